@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* Buffers: registered memory, counted references. Calls log and libfabric's memory registration. */
+#ifndef WEFT_BUF_H
+#define WEFT_BUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include <rdma/fi_domain.h>
+
+#include <weft/net.h>
+
+struct weft_buf {
+	struct weft_net *net; /* NULL once the net is closed */
+	uint8_t *data;
+	size_t size;
+	size_t refs;
+	bool wrapped; /* data is the caller's, to be given back by release */
+	weft_release_fn *release;
+	void *user;
+	struct fid_mr *mr;
+	struct fid_mr *shared; /* the registration for one-sided access, or NULL */
+	unsigned access;       /* of it */
+	TAILQ_ENTRY(weft_buf) link;
+};
+
+TAILQ_HEAD(weft__buf_list, weft_buf);
+
+/* Closes the registrations of all buffers, when the endpoint is closed. Returns how many could not be closed. */
+int weft__bufs_detach(struct weft_net *net);
+
+/* The endpoint is abandoned: every buffer that still exists must live as long as the process. Returns how many. */
+int weft__bufs_abandon(struct weft_net *net);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The two clocks of the library. Everything that asks for the time asks here, through clock_gettime(2), which a test
+ * can replace by a virtual one.
+ */
+#ifndef WEFT_CLOCK_H
+#define WEFT_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define WEFT__NS_PER_MS 1000000
+#define WEFT__NS_PER_S 1000000000
+
+static inline int64_t weft__clock_read(clockid_t clock)
+{
+	struct timespec t = { 0 };
+	clock_gettime(clock, &t);
+	return (int64_t)t.tv_sec * WEFT__NS_PER_S + t.tv_nsec;
+}
+
+/* Nanoseconds, exact. For sleeping and spinning. */
+static inline int64_t weft__clock_ns(void)
+{
+	return weft__clock_read(CLOCK_MONOTONIC);
+}
+
+/* Milliseconds, up to one tick of the kernel (1 to 10 ms) behind, and several times cheaper. For the data path. */
+static inline int64_t weft__clock_coarse_ms(void)
+{
+	return weft__clock_read(CLOCK_MONOTONIC_COARSE) / WEFT__NS_PER_MS;
+}
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* Deadlines: the hashed timing wheel that deadline.h describes. Pure; calls nothing. */
+#include "deadline.h"
+
+static struct weft__deadline_list *slot_of(struct weft__deadlines *wheel, int64_t number)
+{
+	return &wheel->slot[(uint64_t)number % WEFT__WHEEL_SLOTS];
+}
+
+void weft__deadlines_init(struct weft__deadlines *wheel, int64_t now_ms)
+{
+	for (size_t i = 0; i < WEFT__WHEEL_SLOTS; i++)
+		LIST_INIT(&wheel->slot[i]);
+	wheel->swept = now_ms >> WEFT__WHEEL_SHIFT;
+	wheel->count = 0;
+}
+
+void weft__deadline_add(struct weft__deadlines *wheel, struct weft__deadline *entry, int64_t at_ms)
+{
+	int64_t number = at_ms >> WEFT__WHEEL_SHIFT;
+	/* A slot that the sweep has left behind would be looked at a whole turn of the wheel too late. */
+	if (number < wheel->swept)
+		number = wheel->swept;
+	entry->at_ms = at_ms;
+	LIST_INSERT_HEAD(slot_of(wheel, number), entry, link);
+	wheel->count++;
+}
+
+void weft__deadline_remove(struct weft__deadlines *wheel, struct weft__deadline *entry)
+{
+	LIST_REMOVE(entry, link);
+	wheel->count--;
+}
+
+void weft__deadlines_sweep(struct weft__deadlines *wheel, int64_t now_ms, struct weft__deadline_list *passed)
+{
+	LIST_INIT(passed);
+	int64_t last = now_ms >> WEFT__WHEEL_SHIFT;
+	int64_t first = wheel->swept;
+	if (last - first >= WEFT__WHEEL_SLOTS)
+		first = last - WEFT__WHEEL_SLOTS + 1;
+	for (int64_t number = first; number <= last; number++) {
+		struct weft__deadline *entry = LIST_FIRST(slot_of(wheel, number));
+		while (entry) {
+			struct weft__deadline *next = LIST_NEXT(entry, link);
+			if (entry->at_ms <= now_ms) {
+				weft__deadline_remove(wheel, entry);
+				LIST_INSERT_HEAD(passed, entry, link);
+			}
+			entry = next;
+		}
+	}
+	/* The slot of the present is looked at again: the rest of its entries may pass within it. */
+	if (last > wheel->swept)
+		wheel->swept = last;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/* Destinations: handles, references, the address vector. Calls op, addr, log and libfabric's address vector. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Adding to a table without memory leaves the element out; it is then seen by its handle being NULL. */
+#define HASH_NONFATAL_OOM 1
+#include "dest.h"
+#include "netimpl.h"
+
+#define TABLE_START 16
+
+static uint32_t index_of(weft_dest handle)
+{
+	return (uint32_t)handle - 1;
+}
+
+struct weft__dest *weft__dest_get(const struct weft_net *net, weft_dest handle)
+{
+	uint32_t index = index_of(handle);
+	if (index >= net->dests.size)
+		return NULL;
+	struct weft__dest *dest = net->dests.table[index];
+	return dest && dest->handle == handle && dest->refs > 0 ? dest : NULL;
+}
+
+weft_dest weft__dest_source(const struct weft_net *net, fi_addr_t source)
+{
+	struct weft__dest *dest = NULL;
+	if (source != FI_ADDR_NOTAVAIL && source != FI_ADDR_UNSPEC)
+		HASH_FIND(by_fi_addr, net->dests.by_fi_addr, &source, sizeof(source), dest);
+	return dest && dest->refs > 0 ? dest->handle : WEFT_DEST_NONE;
+}
+
+static int grow(struct weft__dests *dests)
+{
+	uint32_t size = dests->size ? dests->size * 2 : TABLE_START;
+	struct weft__dest **table = realloc(dests->table, size * sizeof(*table));
+	if (!table)
+		return -ENOMEM;
+	dests->table = table;
+	uint32_t *generation = realloc(dests->generation, size * sizeof(*generation));
+	if (!generation)
+		return -ENOMEM;
+	dests->generation = generation;
+	for (uint32_t i = dests->size; i < size; i++) {
+		table[i] = NULL;
+		generation[i] = 1;
+	}
+	dests->size = size;
+	return 0;
+}
+
+/* The lowest free index. */
+static int find_index(struct weft__dests *dests, uint32_t *index)
+{
+	while (dests->free_hint < dests->size && dests->table[dests->free_hint])
+		dests->free_hint++;
+	if (dests->free_hint == dests->size) {
+		int ret = grow(dests);
+		if (ret < 0)
+			return ret;
+	}
+	*index = dests->free_hint;
+	return 0;
+}
+
+static void new_handle(struct weft__dests *dests, struct weft__dest *dest)
+{
+	dest->handle = (weft_dest)dests->generation[dest->index]++ << 32 | (dest->index + 1);
+}
+
+/* Puts a destination that the address vector knows into the tables. Returns 0 or -ENOMEM, when it is in none. */
+static int enter(struct weft__dests *dests, struct weft__dest *dest)
+{
+	HASH_ADD_KEYPTR(by_addr, dests->by_addr, dest->addr.raw, dest->addr.len, dest);
+	if (!dest->by_addr.tbl)
+		return -ENOMEM;
+	HASH_ADD(by_fi_addr, dests->by_fi_addr, fi_addr, sizeof(dest->fi_addr), dest);
+	if (!dest->by_fi_addr.tbl) {
+		HASH_DELETE(by_addr, dests->by_addr, dest);
+		return -ENOMEM;
+	}
+	dests->table[dest->index] = dest;
+	dests->count++;
+	new_handle(dests, dest);
+	return 0;
+}
+
+/* Checks an address before the address vector sees it, which one bad entry can poison for the good ones after it. */
+static int check_addr(struct weft_net *net, const struct weft_addr *addr, struct weft_addr *checked)
+{
+	struct weft_parse_error error = { .reason = "it is of another kind than this net's own" };
+	if (addr->scheme == net->addr.scheme && addr->format == net->addr.format && addr->len <= WEFT_ADDR_MAX &&
+	    weft_addr_from_raw(checked, addr->scheme, addr->format, addr->raw, addr->len, &error) == 0)
+		return 0;
+	weft__log(&net->log, WEFT_LOG_ERROR, "cannot add this peer's address: %s", error.reason);
+	return -EINVAL;
+}
+
+static int make_dest(struct weft_net *net, const struct weft_addr *addr, weft_dest *out)
+{
+	struct weft__dests *dests = &net->dests;
+	if (dests->count >= net->max_peers) {
+		net->stats.refused++;
+		weft__log(&net->log, WEFT_LOG_ERROR,
+			  "cannot add a peer: %zu is the limit of max_peers, of the provider %s, or of open files",
+			  net->max_peers, net->choice.candidate.provider);
+		return -ENOSPC;
+	}
+	struct weft__dest *dest = calloc(1, sizeof(*dest));
+	if (!dest)
+		return -ENOMEM;
+	weft__queue_init(&dest->queue);
+	dest->refs = 1;
+	dest->addr = *addr;
+	int ret = find_index(dests, &dest->index);
+	if (ret < 0)
+		goto free_dest;
+	/* Only 1 is success: some providers answer a bad address by 0, without an error. */
+	ret = fi_av_insert(net->av, addr->raw, 1, &dest->fi_addr, 0, NULL);
+	if (ret != 1) {
+		ret = ret == -FI_ENOMEM ? -ENOMEM : -EADDRNOTAVAIL;
+		weft__log(&net->log, WEFT_LOG_ERROR, "the provider refuses the peer's address%s",
+			  net->addr.scheme == WEFT_SCHEME_EFA ? "; is it of another subnet or region?" : "");
+		goto free_dest;
+	}
+	ret = enter(dests, dest);
+	if (ret < 0)
+		goto remove_addr;
+	*out = dest->handle;
+	return 0;
+
+remove_addr:
+	fi_av_remove(net->av, &dest->fi_addr, 1, 0);
+free_dest:
+	free(dest);
+	return ret;
+}
+
+int weft_net_add_peer(struct weft_net *net, const struct weft_addr *addr, weft_dest *out)
+{
+	struct weft_addr checked;
+	struct weft__dest *dest;
+	if (net->closing)
+		return -ECANCELED;
+	int ret = check_addr(net, addr, &checked);
+	if (ret < 0)
+		return ret;
+	HASH_FIND(by_addr, net->dests.by_addr, checked.raw, checked.len, dest);
+	if (!dest)
+		return make_dest(net, &checked, out);
+	/* One that is still being removed comes back to life; its former handle stays stale. */
+	if (dest->refs++ == 0)
+		new_handle(&net->dests, dest);
+	*out = dest->handle;
+	return 0;
+}
+
+static void forget(struct weft_net *net, struct weft__dest *dest)
+{
+	struct weft__dests *dests = &net->dests;
+	HASH_DELETE(by_addr, dests->by_addr, dest);
+	HASH_DELETE(by_fi_addr, dests->by_fi_addr, dest);
+	dests->table[dest->index] = NULL;
+	if (dest->index < dests->free_hint)
+		dests->free_hint = dest->index;
+	dests->count--;
+	free(dest);
+}
+
+void weft__dest_released(struct weft_net *net, struct weft__dest *dest)
+{
+	/* A net that closes takes all out at once, when the endpoint is gone. */
+	if (dest->refs > 0 || dest->queue.count > 0 || net->closing)
+		return;
+	int ret = fi_av_remove(net->av, &dest->fi_addr, 1, 0);
+	if (ret < 0)
+		weft__log(&net->log, WEFT_LOG_WARN, "the provider does not let go of a peer's address: %s",
+			  weft_strerror(ret));
+	forget(net, dest);
+}
+
+int weft_net_remove_peer(struct weft_net *net, weft_dest handle)
+{
+	struct weft__dest *dest = weft__dest_get(net, handle);
+	if (!dest)
+		return -ENOTCONN;
+	if (--dest->refs > 0)
+		return 0;
+	weft__queue_end(net, &dest->queue, -ECANCELED, "the peer was removed");
+	weft__dest_released(net, dest);
+	return 0;
+}
+
+int weft_net_get_peer_addr(const struct weft_net *net, weft_dest handle, struct weft_addr *addr)
+{
+	struct weft__dest *dest = weft__dest_get(net, handle);
+	if (!dest)
+		return -ENOTCONN;
+	*addr = dest->addr;
+	return 0;
+}
+
+void weft__dests_free(struct weft_net *net)
+{
+	struct weft__dests *dests = &net->dests;
+	for (uint32_t i = 0; i < dests->size; i++) {
+		if (dests->table[i])
+			forget(net, dests->table[i]);
+	}
+	free(dests->table);
+	free(dests->generation);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Destinations: the peers of a net, their handles, and their entries in libfabric's address vector. Calls op (to end
+ * what is under way to a peer that is removed), addr and log.
+ */
+#ifndef WEFT_DEST_H
+#define WEFT_DEST_H
+
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include <uthash.h>
+
+#include <rdma/fabric.h>
+
+#include <weft/net.h>
+
+#include "op.h"
+
+struct weft__dest {
+	struct weft__queue queue; /* first: a queue that is not for receives is a destination's */
+	fi_addr_t fi_addr;
+	weft_dest handle;
+	uint32_t index;
+	size_t refs; /* 0: being removed, as soon as the provider has let go of its operations */
+	struct weft_addr addr;
+	UT_hash_handle by_addr; /* key: addr.raw; those being removed are not in it */
+	UT_hash_handle by_fi_addr;
+};
+
+struct weft__dests {
+	struct weft__dest **table; /* by index; NULL: free */
+	uint32_t *generation;      /* by index, of the next handle */
+	uint32_t size;
+	uint32_t free_hint; /* no index below it is free */
+	uint32_t count;
+	struct weft__dest *by_addr;
+	struct weft__dest *by_fi_addr;
+};
+
+/* The destination of a handle, or NULL if it is stale. */
+struct weft__dest *weft__dest_get(const struct weft_net *net, weft_dest handle);
+
+/* The handle of a message's source, or WEFT_DEST_NONE if it is not a known peer. */
+weft_dest weft__dest_source(const struct weft_net *net, fi_addr_t source);
+
+/* An operation of the destination has been released: removes it, if it was waiting for that. */
+void weft__dest_released(struct weft_net *net, struct weft__dest *dest);
+
+/* Frees all destinations, when the address vector is closed or about to be. */
+void weft__dests_free(struct weft_net *net);
+
+#endif

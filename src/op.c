@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: MIT */
+/* Operations: slots, queues, posting, deadlines, ends. Calls buf, dest, deadline and libfabric's data transfer calls. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+
+#include "clock.h"
+#include "netimpl.h"
+#include "op.h"
+
+#define CHUNK_OPS 128
+
+/* How many queues in a row may answer "again" before a flush ends: it may be the whole endpoint that has no room. */
+#define FLUSH_MISSES 16
+/* How many operations one flush hands over at most, so that completions are read in between. */
+#define FLUSH_POSTS 256
+
+struct weft__op_chunk {
+	SLIST_ENTRY(weft__op_chunk) link;
+	struct weft__op op[CHUNK_OPS];
+};
+
+/* ---- slots and queues */
+
+void weft__queue_init(struct weft__queue *queue)
+{
+	*queue = (struct weft__queue){ .count = 0 };
+	TAILQ_INIT(&queue->waiting);
+	TAILQ_INIT(&queue->all);
+}
+
+void weft__ops_init(struct weft__ops *ops)
+{
+	TAILQ_INIT(&ops->free);
+	SLIST_INIT(&ops->chunks);
+	TAILQ_INIT(&ops->ending);
+	TAILQ_INIT(&ops->turns);
+	weft__queue_init(&ops->receives);
+	weft__deadlines_init(&ops->deadlines, weft__clock_coarse_ms());
+	struct timespec tick = { .tv_nsec = 10 * WEFT__NS_PER_MS };
+	clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
+	/* One more for what the conversion to whole milliseconds cuts off. */
+	ops->tick_ms = (tick.tv_nsec + WEFT__NS_PER_MS - 1) / WEFT__NS_PER_MS + 1;
+}
+
+void weft__ops_free(struct weft__ops *ops)
+{
+	struct weft__op_chunk *chunk;
+	while ((chunk = SLIST_FIRST(&ops->chunks))) {
+		SLIST_REMOVE_HEAD(&ops->chunks, link);
+		free(chunk);
+	}
+}
+
+static struct weft__queue *queue_of(struct weft_net *net, struct weft__op *op)
+{
+	return op->dest ? &op->dest->queue : &net->ops.receives;
+}
+
+static int add_chunk(struct weft__ops *ops)
+{
+	struct weft__op_chunk *chunk = calloc(1, sizeof(*chunk));
+	if (!chunk)
+		return -ENOMEM;
+	SLIST_INSERT_HEAD(&ops->chunks, chunk, link);
+	for (size_t i = 0; i < CHUNK_OPS; i++)
+		TAILQ_INSERT_TAIL(&ops->free, &chunk->op[i], link);
+	ops->allocated += CHUNK_OPS;
+	return 0;
+}
+
+static int take_slot(struct weft_net *net, struct weft__op **out)
+{
+	struct weft__ops *ops = &net->ops;
+	if (ops->used >= net->opts.max_ops) {
+		net->stats.refused++;
+		return -ENOBUFS;
+	}
+	if (TAILQ_EMPTY(&ops->free)) {
+		int ret = add_chunk(ops);
+		if (ret < 0)
+			return ret;
+	}
+	*out = TAILQ_FIRST(&ops->free);
+	TAILQ_REMOVE(&ops->free, *out, link);
+	ops->used++;
+	return 0;
+}
+
+static void stop_clock(struct weft_net *net, struct weft__op *op)
+{
+	if (op->timed)
+		weft__deadline_remove(&net->ops.deadlines, &op->deadline);
+	op->timed = false;
+}
+
+/* Gives a slot back. The caller has taken the buffer out of it, or drops the slot's reference hereby. */
+static void release(struct weft_net *net, struct weft__op *op)
+{
+	struct weft__queue *queue = queue_of(net, op);
+	struct weft__dest *dest = op->dest;
+	stop_clock(net, op);
+	if (op->told) {
+		queue->held--;
+		net->ops.held--;
+	}
+	TAILQ_REMOVE(&queue->all, op, peer_link);
+	queue->count--;
+	weft_buf_unref(op->buf);
+	op->buf = NULL;
+	TAILQ_INSERT_HEAD(&net->ops.free, op, link);
+	net->ops.used--;
+	if (dest && queue->count == 0)
+		weft__dest_released(net, dest);
+}
+
+static void leave_queue(struct weft_net *net, struct weft__queue *queue, struct weft__op *op)
+{
+	TAILQ_REMOVE(&queue->waiting, op, link);
+	op->queued = false;
+	net->ops.waiting--;
+	if (TAILQ_EMPTY(&queue->waiting)) {
+		TAILQ_REMOVE(&net->ops.turns, queue, turn);
+		queue->in_turn = false;
+	}
+}
+
+static void join_queue(struct weft_net *net, struct weft__queue *queue, struct weft__op *op)
+{
+	TAILQ_INSERT_TAIL(&queue->waiting, op, link);
+	op->queued = true;
+	net->ops.waiting++;
+	if (!queue->in_turn) {
+		TAILQ_INSERT_TAIL(&net->ops.turns, queue, turn);
+		queue->in_turn = true;
+	}
+}
+
+/* ---- posting */
+
+/* Offers an operation to the provider. Returns 0, -FI_EAGAIN, or an error. */
+static int post(struct weft_net *net, struct weft__op *op)
+{
+	struct fid_ep *ep = net->ep;
+	fi_addr_t to = op->dest ? op->dest->fi_addr : FI_ADDR_UNSPEC;
+	void *data = op->buf ? op->buf->data + op->off : NULL;
+	void *desc = op->buf ? fi_mr_desc(op->buf->mr) : NULL;
+	ssize_t ret = -FI_ENOSYS;
+	switch (op->kind) {
+	case WEFT__OP_SEND:
+		ret = op->flags & WEFT_POST_CQ_DATA ?
+			      fi_senddata(ep, data, op->len, desc, op->cq_data, to, &op->context) :
+			      fi_send(ep, data, op->len, desc, to, &op->context);
+		break;
+	case WEFT__OP_TSEND:
+		ret = op->flags & WEFT_POST_CQ_DATA ?
+			      fi_tsenddata(ep, data, op->len, desc, op->cq_data, to, op->tag, &op->context) :
+			      fi_tsend(ep, data, op->len, desc, to, op->tag, &op->context);
+		break;
+	case WEFT__OP_READ:
+		ret = fi_read(ep, data, op->len, desc, to, op->remote_addr, op->remote_key, &op->context);
+		break;
+	case WEFT__OP_WRITE:
+		ret = fi_write(ep, data, op->len, desc, to, op->remote_addr, op->remote_key, &op->context);
+		break;
+	case WEFT__OP_RECV:
+		ret = fi_recv(ep, data, op->len, desc, to, &op->context);
+		break;
+	case WEFT__OP_TRECV:
+		ret = fi_trecv(ep, data, op->len, desc, to, op->tag, op->ignore, &op->context);
+		break;
+	}
+	if (ret == 0)
+		op->posted = true;
+	return (int)ret;
+}
+
+void weft__ops_flush(struct weft_net *net)
+{
+	struct weft__ops *ops = &net->ops;
+	struct weft__queue *queue;
+	int misses = 0;
+	for (int posts = 0; posts < FLUSH_POSTS && (queue = TAILQ_FIRST(&ops->turns)); posts++) {
+		struct weft__op *op = TAILQ_FIRST(&queue->waiting);
+		int ret = post(net, op);
+		/* Whatever came of it, the next turn is another queue's. */
+		TAILQ_REMOVE(&ops->turns, queue, turn);
+		TAILQ_INSERT_TAIL(&ops->turns, queue, turn);
+		if (ret == -FI_EAGAIN) {
+			net->stats.retries++;
+			if (++misses >= FLUSH_MISSES)
+				break;
+			continue;
+		}
+		misses = 0;
+		if (ret == 0)
+			leave_queue(net, queue, op);
+		else
+			weft__op_end(net, op, ret, "the provider refuses to post it");
+	}
+}
+
+/* ---- starting */
+
+static int check_post(const struct weft_net *net, enum weft__op_kind kind, const struct weft_post *post)
+{
+	const struct weft_buf *buf = post->buf;
+	if (post->size < sizeof(*post) || (post->flags & ~WEFT_POST_CQ_DATA) || post->timeout_ms < -1)
+		return -EINVAL;
+	if (buf ? buf->net != net || post->off > buf->size || post->len > buf->size - post->off :
+		  post->len > 0 || post->off > 0 || weft__op_is_recv(kind))
+		return -EINVAL;
+	if (!weft__op_is_recv(kind) && post->len > net->choice.info->ep_attr->max_msg_size)
+		return -EMSGSIZE;
+	if (kind == WEFT__OP_TSEND || kind == WEFT__OP_TRECV) {
+		if (!weft__has(net, FI_TAGGED))
+			return -EOPNOTSUPP;
+	} else if (kind == WEFT__OP_READ || kind == WEFT__OP_WRITE) {
+		if (!weft__has(net, FI_RMA))
+			return -EOPNOTSUPP;
+	}
+	if (post->flags & WEFT_POST_CQ_DATA) {
+		size_t size = net->choice.info->domain_attr->cq_data_size;
+		if (kind != WEFT__OP_SEND && kind != WEFT__OP_TSEND)
+			return -EINVAL;
+		if (size == 0)
+			return -EOPNOTSUPP;
+		if (size < sizeof(post->cq_data) && post->cq_data >> (8 * size))
+			return -EINVAL;
+	}
+	return 0;
+}
+
+static int check_limits(struct weft_net *net, const struct weft__queue *queue)
+{
+	int ret = 0;
+	if (queue->held >= net->opts.max_held_per_peer || net->ops.held >= net->opts.max_held)
+		ret = -EHOSTUNREACH;
+	else if (queue->count - queue->held >= net->opts.max_ops_per_peer)
+		ret = -ENOBUFS;
+	if (ret < 0)
+		net->stats.refused++;
+	return ret;
+}
+
+static void start_clock(struct weft_net *net, struct weft__op *op, int timeout_ms)
+{
+	if (timeout_ms < 0)
+		return;
+	int64_t now = weft__clock_coarse_ms();
+	weft__deadline_add(&net->ops.deadlines, &op->deadline,
+			   timeout_ms == 0 ? now : now + timeout_ms + net->ops.tick_ms);
+	op->timed = true;
+}
+
+static int start(struct weft_net *net, enum weft__op_kind kind, struct weft__dest *dest, const struct weft_post *given,
+		 weft_done_fn *done, void *user)
+{
+	struct weft__queue *queue = dest ? &dest->queue : &net->ops.receives;
+	struct weft__op *op;
+	if (net->closing)
+		return -ECANCELED;
+	if (!done)
+		return -EINVAL;
+	int ret = check_post(net, kind, given);
+	if (ret == 0 && dest)
+		ret = check_limits(net, queue);
+	if (ret == 0)
+		ret = take_slot(net, &op);
+	if (ret < 0)
+		return ret;
+
+	op->kind = kind;
+	op->posted = op->queued = op->ending = op->told = false;
+	op->flags = given->flags;
+	op->dest = dest;
+	op->buf = given->buf ? weft_buf_ref(given->buf) : NULL;
+	op->off = given->off;
+	op->len = given->len;
+	op->tag = given->tag;
+	op->ignore = given->ignore;
+	op->cq_data = given->cq_data;
+	op->remote_addr = given->remote_addr;
+	op->remote_key = given->remote_key;
+	op->done = done;
+	op->user = user;
+	TAILQ_INSERT_TAIL(&queue->all, op, peer_link);
+	queue->count++;
+
+	ret = TAILQ_EMPTY(&queue->waiting) ? post(net, op) : -FI_EAGAIN;
+	if (ret == -FI_EAGAIN) {
+		join_queue(net, queue, op);
+	} else if (ret < 0) {
+		release(net, op);
+		return ret;
+	}
+	if (dest) {
+		net->ops.live_sends++;
+		start_clock(net, op, given->timeout_ms);
+	} else {
+		net->ops.live_receives++;
+	}
+	return 0;
+}
+
+static int start_to_peer(struct weft_net *net, enum weft__op_kind kind, weft_dest handle, const struct weft_post *given,
+			 weft_done_fn *done, void *user)
+{
+	struct weft__dest *dest = weft__dest_get(net, handle);
+	return dest ? start(net, kind, dest, given, done, user) : -ENOTCONN;
+}
+
+int weft_net_recv(struct weft_net *net, struct weft_buf *buf, weft_done_fn *done, void *user)
+{
+	struct weft_post given = WEFT_POST_INIT;
+	given.buf = buf;
+	given.len = buf ? buf->size : 0;
+	return start(net, WEFT__OP_RECV, NULL, &given, done, user);
+}
+
+int weft_net_trecv(struct weft_net *net, const struct weft_post *given, weft_done_fn *done, void *user)
+{
+	return start(net, WEFT__OP_TRECV, NULL, given, done, user);
+}
+
+int weft_net_send(struct weft_net *net, weft_dest dest, const struct weft_post *given, weft_done_fn *done, void *user)
+{
+	return start_to_peer(net, WEFT__OP_SEND, dest, given, done, user);
+}
+
+int weft_net_tsend(struct weft_net *net, weft_dest dest, const struct weft_post *given, weft_done_fn *done, void *user)
+{
+	return start_to_peer(net, WEFT__OP_TSEND, dest, given, done, user);
+}
+
+int weft_net_read(struct weft_net *net, weft_dest dest, const struct weft_post *given, weft_done_fn *done, void *user)
+{
+	return start_to_peer(net, WEFT__OP_READ, dest, given, done, user);
+}
+
+int weft_net_write(struct weft_net *net, weft_dest dest, const struct weft_post *given, weft_done_fn *done, void *user)
+{
+	return start_to_peer(net, WEFT__OP_WRITE, dest, given, done, user);
+}
+
+/* ---- ending */
+
+static void count_ended(struct weft_net *net, const struct weft__op *op)
+{
+	if (op->dest)
+		net->ops.live_sends--;
+	else
+		net->ops.live_receives--;
+}
+
+void weft__op_end(struct weft_net *net, struct weft__op *op, int status, const char *text)
+{
+	if (op->queued)
+		leave_queue(net, queue_of(net, op), op);
+	stop_clock(net, op);
+	count_ended(net, op);
+	op->ending = true;
+	op->status = status;
+	op->text = text;
+	TAILQ_INSERT_TAIL(&net->ops.ending, op, link);
+	if (status == -ETIMEDOUT)
+		net->stats.timeouts++;
+	else if (status == -ECANCELED)
+		net->stats.canceled++;
+	else
+		net->stats.errors++;
+}
+
+void weft__queue_end(struct weft_net *net, struct weft__queue *queue, int status, const char *text)
+{
+	struct weft__op *op;
+	TAILQ_FOREACH(op, &queue->all, peer_link) {
+		if (!op->ending && !op->told)
+			weft__op_end(net, op, status, text);
+	}
+}
+
+void weft__ops_expire(struct weft_net *net)
+{
+	struct weft__deadline_list passed;
+	struct weft__deadline *entry;
+	weft__deadlines_sweep(&net->ops.deadlines, weft__clock_coarse_ms(), &passed);
+	while ((entry = LIST_FIRST(&passed))) {
+		LIST_REMOVE(entry, link);
+		struct weft__op *op = (struct weft__op *)((char *)entry - offsetof(struct weft__op, deadline));
+		op->timed = false;
+		weft__op_end(net, op, -ETIMEDOUT,
+			     op->posted ? "the provider took it, and has not said in time what became of it" :
+					  "the provider did not take it in time: the peer does not answer");
+	}
+}
+
+/* Runs the callback of an operation that may be gone already. */
+static void call(struct weft_net *net, weft_done_fn *fn, const struct weft_done *done)
+{
+	net->in_callback = true;
+	fn(net, done);
+	net->in_callback = false;
+	weft_buf_unref(done->buf);
+}
+
+static void fill_done(struct weft_done *done, const struct weft__op *op)
+{
+	done->size = sizeof(*done);
+	done->buf = op->buf;
+	done->off = op->off;
+	done->user = op->user;
+	if (op->dest)
+		done->source = op->dest->handle;
+}
+
+int weft__ops_run_ending(struct weft_net *net)
+{
+	struct weft__op *op;
+	int count = 0;
+	while ((op = TAILQ_FIRST(&net->ops.ending))) {
+		struct weft_done done = { .status = op->status, .text = op->text };
+		weft_done_fn *fn = op->done;
+		TAILQ_REMOVE(&net->ops.ending, op, link);
+		op->ending = false;
+		fill_done(&done, op);
+		if (op->posted) {
+			op->told = true;
+			net->ops.held++;
+			queue_of(net, op)->held++;
+			if (done.buf)
+				weft_buf_ref(done.buf);
+		} else {
+			op->buf = NULL;
+			release(net, op);
+		}
+		call(net, fn, &done);
+		count++;
+	}
+	return count;
+}
+
+int weft__op_complete(struct weft_net *net, struct weft__op *op, struct weft_done *done)
+{
+	weft_done_fn *fn = op->done;
+	op->posted = false;
+	if (op->told) {
+		net->stats.late++;
+		release(net, op);
+		return 0;
+	}
+	/* Its end is decided, and its callback is due in this turn. */
+	if (op->ending)
+		return 0;
+
+	count_ended(net, op);
+	fill_done(done, op);
+	if (done->status < 0) {
+		net->stats.errors++;
+	} else if (op->dest) {
+		done->len = op->len;
+		net->stats.sent++;
+		net->stats.sent_bytes += op->len;
+	} else {
+		net->stats.received++;
+		net->stats.received_bytes += done->len;
+	}
+	op->buf = NULL;
+	release(net, op);
+	call(net, fn, done);
+	return 1;
+}
+
+void weft__ops_reclaim(struct weft_net *net)
+{
+	struct weft__op_chunk *chunk;
+	SLIST_FOREACH(chunk, &net->ops.chunks, link) {
+		for (size_t i = 0; i < CHUNK_OPS; i++) {
+			struct weft__op *op = &chunk->op[i];
+			if (!op->posted)
+				continue;
+			op->posted = false;
+			if (op->told)
+				release(net, op);
+		}
+	}
+}

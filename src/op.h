@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Operations: slots owned by the net, queued per peer, handed to the provider in turn, ended exactly once.
+ *
+ * The life of one: weft__op_start() takes a slot and posts it, or, while the provider says "again", leaves it in its
+ * queue, which weft__ops_flush() retries. It ends by a completion (cq.c), by its deadline, by the removal of its peer or
+ * by close. Where the provider still has it when it ends, the slot is held, with its buffer, until a completion or the
+ * closing of the endpoint gives it back.
+ *
+ * Calls buf, dest, deadline, log and libfabric's data transfer calls.
+ */
+#ifndef WEFT_OP_H
+#define WEFT_OP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include <rdma/fabric.h>
+
+#include <weft/net.h>
+
+#include "deadline.h"
+
+struct weft__dest;
+
+enum weft__op_kind {
+	WEFT__OP_SEND,
+	WEFT__OP_TSEND,
+	WEFT__OP_READ,
+	WEFT__OP_WRITE,
+	WEFT__OP_RECV,
+	WEFT__OP_TRECV,
+};
+
+static inline bool weft__op_is_recv(enum weft__op_kind kind)
+{
+	return kind == WEFT__OP_RECV || kind == WEFT__OP_TRECV;
+}
+
+struct weft__op {
+	struct fi_context2 context; /* first: what the provider gives back is the operation */
+	enum weft__op_kind kind;
+	bool posted; /* the provider has it */
+	bool queued; /* it waits in its queue */
+	bool ending; /* it is on the list of those whose callback is due, with `status` */
+	bool told;   /* its callback has run; with `posted`, it is held */
+	bool timed;  /* it is in the wheel of deadlines */
+	int status;
+	const char *text;
+	unsigned flags;
+	struct weft__dest *dest; /* NULL for receives */
+	struct weft_buf *buf;    /* a reference; NULL for an empty message */
+	size_t off, len;
+	uint64_t tag, ignore, cq_data;
+	uint64_t remote_addr, remote_key;
+	weft_done_fn *done;
+	void *user;
+	struct weft__deadline deadline;
+	TAILQ_ENTRY(weft__op) link; /* of its queue, of those ending, or of the free ones */
+	TAILQ_ENTRY(weft__op) peer_link; /* of its peer's, or for receives of the net's, operations */
+};
+
+TAILQ_HEAD(weft__op_list, weft__op);
+
+/* Operations that wait for the provider, in the order started, and all that are under way. One a peer, one for receives. */
+struct weft__queue {
+	struct weft__op_list waiting;
+	struct weft__op_list all; /* not released, whatever their state */
+	bool in_turn;             /* it is among those that weft__ops_flush() serves */
+	TAILQ_ENTRY(weft__queue) turn;
+	size_t count; /* of `all` */
+	size_t held;
+};
+
+TAILQ_HEAD(weft__queue_list, weft__queue);
+SLIST_HEAD(weft__op_chunks, weft__op_chunk);
+
+struct weft__ops {
+	struct weft__op_list free;
+	struct weft__op_chunks chunks;
+	size_t allocated; /* slots in all chunks */
+	size_t used;      /* slots not free */
+	struct weft__op_list ending;
+	struct weft__queue_list turns; /* queues with something waiting */
+	struct weft__queue receives;
+	struct weft__deadlines deadlines;
+	size_t live_sends; /* sends, reads and writes not ended: while there are any, sleeps are short */
+	size_t live_receives;
+	size_t waiting;
+	size_t held;
+	int64_t tick_ms; /* of the coarse clock, which is so much behind at most */
+};
+
+void weft__queue_init(struct weft__queue *queue);
+
+void weft__ops_init(struct weft__ops *ops);
+
+/* Frees all slots. Nothing may be under way, and the provider must have let go of every slot. */
+void weft__ops_free(struct weft__ops *ops);
+
+/* Hands waiting operations to the provider, one a queue in turn, until it says "again" too often or none waits. */
+void weft__ops_flush(struct weft_net *net);
+
+/* Ends the operations whose deadline has passed. */
+void weft__ops_expire(struct weft_net *net);
+
+/* Ends an operation with a status of our own; its callback runs in the next weft__ops_run_ending(). */
+void weft__op_end(struct weft_net *net, struct weft__op *op, int status, const char *text);
+
+/* Ends all operations of a queue, likewise. */
+void weft__queue_end(struct weft_net *net, struct weft__queue *queue, int status, const char *text);
+
+/* Runs the callbacks that are due. Returns how many. */
+int weft__ops_run_ending(struct weft_net *net);
+
+/* The provider has given an operation back, with *done telling how it went: runs its callback unless it has had it. */
+int weft__op_complete(struct weft_net *net, struct weft__op *op, struct weft_done *done);
+
+/* The endpoint is closed: every slot comes back that the provider still had. */
+void weft__ops_reclaim(struct weft_net *net);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What weft knows about libfabric's providers: one row a provider and range of versions. All that is done differently
+ * for a provider hangs on a field here; doc/providers.md says how each was seen. Calls nothing.
+ */
+#ifndef WEFT_PROVIDER_H
+#define WEFT_PROVIDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weft/net.h>
+
+enum weft__rank {
+	WEFT__RANK_ASKED = 0, /* used only when asked for by name */
+	WEFT__RANK_TCP = 1,
+	WEFT__RANK_RDMA = 2,
+	WEFT__RANK_EFA = 3,
+};
+
+struct weft__quirks {
+	const char *provider;    /* libfabric's full provider name */
+	uint32_t from, below;    /* versions of libfabric for which the row holds; 0: no bound */
+	enum weft_scheme scheme; /* of its addresses; WEFT_SCHEME_RAW: by its addr_format */
+	enum weft__rank rank;
+	bool rdma;               /* a real RDMA device carries the bytes */
+	bool ip;                 /* endpoints bind to an IP address */
+	bool lock_names;         /* endpoint names are ours to choose, and to clean up */
+	bool fd_per_peer;        /* every peer costs a file descriptor */
+	bool close_blocks;       /* closing the endpoint loops for ever while sends to a silent peer are queued */
+	size_t max_peers;        /* 0: no limit of the provider's */
+	const char *fabric;      /* the one fabric of this provider that weft uses; NULL: any */
+	const char *caveat;      /* what is not promised on it; NULL: nothing */
+};
+
+/* The row for a provider. There is always one: unknown providers share the last. */
+const struct weft__quirks *weft__quirks_find(const char *provider, uint32_t libfabric_version);
+
+/* Whether a caller who writes `wanted` means this provider: its full name, or the part before a utility layer. */
+bool weft__provider_matches(const char *wanted, const char *provider);
+
+/* What to do where libfabric does not offer a provider, as "; <text>", or "". wanted may be "rdma". */
+const char *weft__provider_cure(const char *wanted);
+
+#endif

@@ -1,0 +1,87 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# test_install.sh SOURCE-ROOT: installs weft into a temporary prefix, and builds and runs programs against that by
+# pkg-config alone, as C11, C17 and C++17, with the shared library and with the static one. Checks which names both
+# bring, and that DESTDIR is honoured.
+set -eu
+root=$1
+here=$root/tests/install
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 1' HUP INT TERM
+unset DESTDIR
+: "${CC:=cc}" "${CXX:=c++}"
+
+fail() {
+	echo "FAILED: $*" >&2
+	exit 1
+}
+
+prefix=$tmp/prefix
+meson setup "$tmp/build" "$root" --prefix="$prefix" --libdir=lib -Dexamples=false -Dtests=false
+meson install -C "$tmp/build"
+
+# The package found is this one, not another that the machine may have.
+export PKG_CONFIG_PATH="$prefix/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}"
+[ "$(pkg-config --variable=prefix weft)" = "$prefix" ] || fail "pkg-config finds another weft"
+version=$(pkg-config --modversion weft)
+warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef -Werror"
+
+# Builds and runs one program. It prints the version that it was compiled with, and that it runs with.
+use() {
+	name=$1
+	shift
+	echo "$name: $*"
+	"$@" || fail "$name does not build"
+	said=$("$tmp/program") || fail "$name ends with status $?"
+	[ "$said" = "$version $version" ] || fail "$name says '$said', not '$version $version'"
+}
+
+# Words are meant to split into options.
+# shellcheck disable=SC2046,SC2086
+for how in shared static; do
+	libs=$(pkg-config --libs weft)
+	if [ $how = static ]; then
+		# `pkg-config --static` would ask for static libraries of all that libfabric was built with, which
+		# distributions do not install with it; so libfabric itself stays shared.
+		libs="-Wl,-Bstatic $libs -Wl,-Bdynamic $(pkg-config --libs libfabric)"
+	else
+		libs="$libs -Wl,-rpath,$prefix/lib"
+	fi
+	for std in c11 c17; do
+		use "$std, $how" "$CC" -std=$std $warnings $(pkg-config --cflags weft) -o "$tmp/program" \
+			"$here/consumer.c" $libs
+	done
+	use "c++17, $how" "$CXX" -std=c++17 $warnings $(pkg-config --cflags weft) -o "$tmp/program" \
+		"$here/consumer.cc" $libs
+	if readelf -d "$tmp/program" | grep -q 'NEEDED.*libweft'; then
+		linked=shared
+	else
+		linked=static
+	fi
+	[ $how = $linked ] || fail "the $how program is linked $linked"
+done
+readelf -d "$prefix/lib/libweft.so" | grep -q 'SONAME.*\[libweft\.so\.[0-9]*\]' || fail "libweft.so has no soname"
+
+# A defined name is NAME@@VERSION; the version itself is listed too, as an absolute one (A).
+nm -D --defined-only "$prefix/lib/libweft.so" | awk '$2 != "A" { print $3 }' >"$tmp/names"
+[ -s "$tmp/names" ] || fail "libweft.so exports nothing"
+if grep -v '^weft_[a-z]' "$tmp/names"; then
+	fail "libweft.so exports these names"
+fi
+if grep -v '@@WEFT_0\.1$' "$tmp/names"; then
+	fail "these names of libweft.so have no version, or another one"
+fi
+if nm -g --defined-only "$prefix/lib/libweft.a" | awk 'NF == 3 { print $3 }' | grep -v '^weft_'; then
+	fail "libweft.a brings these names into the programs of others"
+fi
+
+# A package is made by DESTDIR: the same files, all of them below it.
+DESTDIR=$tmp/destdir meson install -C "$tmp/build" --no-rebuild
+(cd "$prefix" && find . | sort) >"$tmp/direct"
+(cd "$tmp/destdir$prefix" && find . | sort) >"$tmp/staged"
+diff -u "$tmp/direct" "$tmp/staged" || fail "DESTDIR brings other files"
+for file in include/weft/net.h include/weft/version.h lib/libweft.a lib/libweft.so lib/pkgconfig/weft.pc; do
+	[ -f "$prefix/$file" ] || fail "$file is not installed"
+done
+echo "all passed"
