@@ -48,8 +48,7 @@ struct server {
 static struct client *find_client(struct server *server, struct cookie cookie, weft_dest source)
 {
 	struct client *client;
-	TAILQ_FOREACH_REVERSE(client, &server->clients, clients, link)
-	{
+	TAILQ_FOREACH_REVERSE (client, &server->clients, clients, link) {
 		if (cookie.given ? client->cookie.given && client->cookie.value == cookie.value
 				 : source != WEFT_DEST_NONE && client->dest == source)
 			break;

@@ -15,9 +15,9 @@
  *   of an address that is not link-local say nothing about the endpoint and become zero. An
  *   IPv4-mapped IPv6 address is refused: it would be a second name for an IPv4 endpoint, and a
  *   provider that was opened for one family does not serve the other.
- * - shm: the name of a file in /dev/shm. The provider's own addresses may begin with fi_shm:// or
- *   fi_ns://, which it takes off before it opens the file; libfabric 1.17 looks senders up without
- *   it, and 2.x keeps its peers without it. So it is taken off here.
+ * - shm: the name of a file in /dev/shm. Names that the provider makes itself begin with fi_shm://
+ *   or fi_ns://, which it leaves out when it opens the file. It is part of the address all the
+ *   same: to libfabric 1.17 a peer that was added without it is not the one that sends with it.
  * - raw: any bytes. Nothing is known about them.
  */
 #include <arpa/inet.h>
@@ -219,7 +219,7 @@ static int load_ip(struct weft_addr *addr, const uint8_t *raw, size_t len,
 	return family == AF_INET ? load_v4(addr, &in.v4, error) : load_v6(addr, &in.v6, error);
 }
 
-/* The length of the prefix that the shm provider takes off a name, or 0. */
+/* The length of the prefix of a name that the shm provider has made itself, or 0. */
 static size_t shm_prefix(const char *name, size_t len)
 {
 	static const char *const prefixes[] = {"fi_shm://", "fi_ns://"};
@@ -247,14 +247,14 @@ static int scan_shm_name(const char *name, size_t start, size_t len, size_t *end
 				error, *end,
 				"a shm name has letters, digits and . _ : - only, not %s",
 				weft__byte_name(c, room));
-		if (*end - start == SHM_NAME_MAX)
+		if (*end == SHM_NAME_MAX)
 			return weft__addr_refuse(error, *end, "a shm name has at most %d bytes",
 						 SHM_NAME_MAX);
 	}
 	return 0;
 }
 
-/* Takes a name with its NUL. No '/' passes: the name becomes that of a file in /dev/shm. */
+/* Takes a name with its NUL. Behind the prefix no '/' passes: that is a file in /dev/shm. */
 static int load_shm(struct weft_addr *addr, const char *name, size_t len,
 		    struct weft_parse_error *error)
 {
@@ -274,7 +274,7 @@ static int load_shm(struct weft_addr *addr, const char *name, size_t len,
 	if (strcmp(name + start, ".") == 0 || strcmp(name + start, "..") == 0)
 		return weft__addr_refuse(error, start,
 					 "'.' and '..' are directories, not shm names");
-	set(addr, FI_ADDR_STR, name + start, len - start);
+	set(addr, FI_ADDR_STR, name, len);
 	return 0;
 }
 

@@ -307,8 +307,11 @@ static int parse_any(struct scan *s, struct weft_addr *addr)
 	const char *mark = strstr(s->text, "://");
 	enum weft_scheme scheme;
 
-	/* This comes first so that a blank is not taken for part of an unknown scheme. */
-	if (s->text[0] == '\0' || strchr(" \t\r\n", s->text[0]) != NULL)
+	/*
+	 * This comes first so that a blank is not taken for part of an unknown scheme. strchr()
+	 * finds the end of an empty text, too.
+	 */
+	if (strchr(" \t\r\n", s->text[0]) != NULL)
 		return expected(s, "an address");
 	if (mark == NULL)
 		return parse_bare(s, addr);

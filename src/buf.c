@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Buffers: allocation, registration, references. Calls random, log and libfabric's memory registration. */
+/*
+ * Buffers: allocation, registration, references. Calls random, log and libfabric's memory
+ * registration.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +13,10 @@
 
 #define KEY_TRIES 8
 
-/* Registers memory. The key is libfabric's where the provider wants that, else random: a guessable one opens the door. */
+/*
+ * Registers memory. The key is libfabric's where the provider wants that, else random: a guessable
+ * one opens the door.
+ */
 static int reg(struct weft_net *net, void *data, size_t size, uint64_t access, struct fid_mr **mr)
 {
 	const struct fi_domain_attr *domain = net->choice.info->domain_attr;
@@ -29,8 +35,9 @@ static int reg(struct weft_net *net, void *data, size_t size, uint64_t access, s
 			break;
 	}
 	if (ret < 0)
-		weft__log(&net->log, WEFT_LOG_ERROR, "cannot register %zu bytes of memory: %s%s", size,
-			  weft_strerror(ret), ret == -ENOMEM ? "; raise RLIMIT_MEMLOCK (ulimit -l)" : "");
+		weft__log(&net->log, WEFT_LOG_ERROR, "cannot register %zu bytes of memory: %s%s",
+			  size, weft_strerror(ret),
+			  ret == -ENOMEM ? "; raise RLIMIT_MEMLOCK (ulimit -l)" : "");
 	return ret;
 }
 
@@ -80,8 +87,8 @@ int weft_buf_alloc(struct weft_net *net, size_t size, struct weft_buf **buf)
 	return ret;
 }
 
-int weft_buf_wrap(struct weft_net *net, void *data, size_t size, weft_release_fn *release, void *user,
-		  struct weft_buf **buf)
+int weft_buf_wrap(struct weft_net *net, void *data, size_t size, weft_release_fn *release,
+		  void *user, struct weft_buf **buf)
 {
 	if (!data || size == 0)
 		return -EINVAL;
@@ -141,7 +148,8 @@ void weft_buf_unref(struct weft_buf *buf)
 	struct weft_net *net = buf->net;
 	if (close_regs(buf) > 0) {
 		/* The provider goes on using the memory: it must not be freed, nor given back. */
-		weft__log(&net->log, WEFT_LOG_ERROR, "cannot deregister %zu bytes; they are kept for ever", buf->size);
+		weft__log(&net->log, WEFT_LOG_ERROR,
+			  "cannot deregister %zu bytes; they are kept for ever", buf->size);
 		buf->refs = 1;
 		leave_net(buf);
 		return;
@@ -174,7 +182,9 @@ int weft_buf_share(struct weft_buf *buf, unsigned access, struct weft_remote *re
 	}
 	*remote = (struct weft_remote){
 		/* Where the provider does not use virtual addresses, a region starts at 0. */
-		.addr = net->choice.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? (uint64_t)(uintptr_t)buf->data : 0,
+		.addr = net->choice.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR
+				? (uint64_t)(uintptr_t)buf->data
+				: 0,
 		.key = fi_mr_key(buf->shared),
 		.len = buf->size,
 	};

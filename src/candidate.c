@@ -2,9 +2,9 @@
 /*
  * What could be opened here, what would be, and why. Calls provider, local, log and fi_getinfo.
  *
- * libfabric is asked once for everything and the choice is made here, because its own order (by link speed, with
- * loopback last and interfaces several times) is not a policy, and its answer to a wish that cannot be met, "no data",
- * tells nobody why.
+ * libfabric is asked once for everything and the choice is made here, because its own order (by
+ * link speed, with loopback last and interfaces several times) is not a policy, and its answer to a
+ * wish that cannot be met, "no data", tells nobody why.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -23,13 +23,16 @@
 struct wish {
 	const struct weft_net_opts *opts;
 	enum weft_scheme scheme; /* of the address to be reached, or WEFT_SCHEME_NONE */
-	sa_family_t family;      /* of it, where it is an IP address */
+	sa_family_t family;	 /* of it, where it is an IP address */
 	struct weft__local local;
-	const char *local_why;   /* who asks for the local address; NULL: nobody does */
+	const char *local_why; /* who asks for the local address; NULL: nobody does */
 	bool bind_is_ip;
 };
 
-/* What a candidate has to pass, in this order. The one that falls last comes closest to what was asked. */
+/*
+ * What a candidate has to pass, in this order. The one that falls last comes closest to what was
+ * asked.
+ */
 enum hurdle {
 	HURDLE_PROVIDER,
 	HURDLE_REACH,
@@ -44,10 +47,10 @@ enum hurdle {
 /* One fi_info with what was found out about it. */
 struct entry {
 	struct weft_candidate candidate; /* first, so that the list handed out is a list of these */
-	struct fi_info *info;            /* owned by the caller of collect() */
+	struct fi_info *info;		 /* owned by the caller of collect() */
 	const struct weft__quirks *quirks;
-	size_t level; /* of caps_levels[], at which its provider was first granted a wish */
-	int order;    /* of fi_getinfo, to keep its order among equals */
+	size_t level;	    /* of caps_levels[], at which its provider was first granted a wish */
+	int order;	    /* of fi_getinfo, to keep its order among equals */
 	enum hurdle hurdle; /* at which it fell */
 };
 
@@ -75,11 +78,12 @@ int weft__opts_read(struct weft_net_opts *opts, const struct weft_net_opts *give
 		memcpy(&all, given, given->size < sizeof(all) ? given->size : sizeof(all));
 		all.size = sizeof(all);
 	}
-	if (all.max_ops == 0 || all.max_ops_per_peer == 0 || all.max_held == 0 || all.max_held_per_peer == 0 ||
-	    all.spin_us < 0) {
-		struct weft__log log = { all.log, all.log_user };
+	if (all.max_ops == 0 || all.max_ops_per_peer == 0 || all.max_held == 0 ||
+	    all.max_held_per_peer == 0 || all.spin_us < 0) {
+		struct weft__log log = {all.log, all.log_user};
 		weft__log(&log, WEFT_LOG_ERROR,
-			  "the limits of operations must be at least 1; start from WEFT_NET_OPTS_INIT");
+			  "the limits of operations must be at least 1; start from "
+			  "WEFT_NET_OPTS_INIT");
 		return -EINVAL;
 	}
 	*opts = all;
@@ -88,26 +92,30 @@ int weft__opts_read(struct weft_net_opts *opts, const struct weft_net_opts *give
 
 static bool wants_names(const struct weft_net_opts *opts, enum weft_scheme toward)
 {
-	return toward == WEFT_SCHEME_SHM || (opts->provider && weft__provider_matches(opts->provider, "shm"));
+	return toward == WEFT_SCHEME_SHM ||
+	       (opts->provider && weft__provider_matches(opts->provider, "shm"));
 }
 
-static int read_wish(struct wish *wish, const struct weft_net_opts *opts, const struct weft__log *log)
+static int read_wish(struct wish *wish, const struct weft_net_opts *opts,
+		     const struct weft__log *log)
 {
 	char reason[160];
-	*wish = (struct wish){ .opts = opts, .scheme = WEFT_SCHEME_NONE };
+	*wish = (struct wish){.opts = opts, .scheme = WEFT_SCHEME_NONE};
 	const struct weft_addr *toward = opts->toward;
 	bool toward_ip = false;
 	if (toward) {
 		struct weft_addr checked;
 		struct weft_parse_error error;
-		if (weft_addr_from_raw(&checked, toward->scheme, toward->format, toward->raw, toward->len, &error) < 0) {
+		if (weft_addr_from_raw(&checked, toward->scheme, toward->format, toward->raw,
+				       toward->len, &error) < 0) {
 			weft__log(log, WEFT_LOG_ERROR, "toward: not an address: %s", error.reason);
 			return -EINVAL;
 		}
 		wish->scheme = toward->scheme;
 		struct weft__local peer;
-		toward_ip = (toward->format == FI_SOCKADDR_IN || toward->format == FI_SOCKADDR_IN6) &&
-			    weft__local_from_sockaddr(&peer, toward->raw, toward->len) == 0;
+		toward_ip =
+			(toward->format == FI_SOCKADDR_IN || toward->format == FI_SOCKADDR_IN6) &&
+			weft__local_from_sockaddr(&peer, toward->raw, toward->len) == 0;
 		if (toward_ip)
 			wish->family = peer.family;
 	}
@@ -125,7 +133,8 @@ static int read_wish(struct wish *wish, const struct weft_net_opts *opts, const 
 		int ret = weft__local_toward(&wish->local, toward);
 		wish->local.port = port;
 		if (ret < 0) {
-			weft__log(log, WEFT_LOG_ERROR, "no route to the peer's address: %s", weft_strerror(ret));
+			weft__log(log, WEFT_LOG_ERROR, "no route to the peer's address: %s",
+				  weft_strerror(ret));
 			return ret;
 		}
 		wish->local_why = "the route to the peer";
@@ -141,7 +150,8 @@ static struct fi_info *make_hints(uint64_t caps)
 	hints->caps = caps;
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
 	hints->ep_attr->type = FI_EP_RDM;
-	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+	hints->domain_attr->mr_mode =
+		FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
 	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
 	hints->domain_attr->av_type = FI_AV_TABLE;
@@ -174,9 +184,12 @@ static void describe(struct entry *entry)
 	c->max_msg = info->ep_attr->max_msg_size;
 	c->numa_node = -1;
 	snprintf(c->provider, sizeof(c->provider), "%s", info->fabric_attr->prov_name);
-	snprintf(c->fabric, sizeof(c->fabric), "%s", info->fabric_attr->name ? info->fabric_attr->name : "");
-	snprintf(c->domain, sizeof(c->domain), "%s", info->domain_attr->name ? info->domain_attr->name : "");
-	if (entry->quirks->ip && weft__local_from_sockaddr(&local, info->src_addr, info->src_addrlen) == 0)
+	snprintf(c->fabric, sizeof(c->fabric), "%s",
+		 info->fabric_attr->name ? info->fabric_attr->name : "");
+	snprintf(c->domain, sizeof(c->domain), "%s",
+		 info->domain_attr->name ? info->domain_attr->name : "");
+	if (entry->quirks->ip &&
+	    weft__local_from_sockaddr(&local, info->src_addr, info->src_addrlen) == 0)
 		weft__local_format(&local, c->addr, sizeof(c->addr));
 	if (info->nic && info->nic->device_attr && info->nic->device_attr->name) {
 		snprintf(c->nic, sizeof(c->nic), "%s", info->nic->device_attr->name);
@@ -197,7 +210,8 @@ static void describe(struct entry *entry)
 static bool domain_matches(const char *wanted, const char *domain)
 {
 	size_t len = strlen(wanted);
-	return strncmp(wanted, domain, len) == 0 && (domain[len] == 0 || strcmp(domain + len, "-rdm") == 0);
+	return strncmp(wanted, domain, len) == 0 &&
+	       (domain[len] == 0 || strcmp(domain + len, "-rdm") == 0);
 }
 
 static bool required_matches(const char *require, const struct entry *entry)
@@ -207,8 +221,12 @@ static bool required_matches(const char *require, const struct entry *entry)
 	return weft__provider_matches(require, entry->candidate.provider);
 }
 
-/* Says against or for the local address of a candidate of an IP provider. Returns whether it will do. */
-static bool judge_local(const struct wish *wish, const struct entry *entry, char *reason, size_t size)
+/*
+ * Says against or for the local address of a candidate of an IP provider. Returns whether it will
+ * do.
+ */
+static bool judge_local(const struct wish *wish, const struct entry *entry, char *reason,
+			size_t size)
 {
 	struct weft__local have;
 	if (weft__local_from_sockaddr(&have, entry->info->src_addr, entry->info->src_addrlen) < 0) {
@@ -241,16 +259,20 @@ static enum hurdle judge(const struct wish *wish, struct entry *entry)
 	bool asked = opts->provider || wish->scheme != WEFT_SCHEME_NONE;
 
 	if (opts->provider && !weft__provider_matches(opts->provider, c->provider)) {
-		snprintf(c->reason, sizeof(c->reason), "the provider '%.64s' was asked for", opts->provider);
+		snprintf(c->reason, sizeof(c->reason), "the provider '%.64s' was asked for",
+			 opts->provider);
 		return HURDLE_PROVIDER;
 	}
 	if (wish->scheme != WEFT_SCHEME_NONE && wish->scheme != quirks->scheme) {
-		snprintf(c->reason, sizeof(c->reason), "it does not reach the peer's kind of address");
+		snprintf(c->reason, sizeof(c->reason),
+			 "it does not reach the peer's kind of address");
 		return HURDLE_REACH;
 	}
 	if (quirks->fabric && strcmp(quirks->fabric, c->fabric) != 0) {
 		snprintf(c->reason, sizeof(c->reason),
-			 "weft uses the fabric '%s', which keeps order and takes messages of any size", quirks->fabric);
+			 "weft uses the fabric '%s', which keeps order and takes messages of any "
+			 "size",
+			 quirks->fabric);
 		return HURDLE_FABRIC;
 	}
 	if (quirks->rank == WEFT__RANK_ASKED && !asked) {
@@ -258,15 +280,18 @@ static enum hurdle judge(const struct wish *wish, struct entry *entry)
 		return HURDLE_ASKED;
 	}
 	if (opts->require && !required_matches(opts->require, entry)) {
-		snprintf(c->reason, sizeof(c->reason), "refused, since '%.64s' is required", opts->require);
+		snprintf(c->reason, sizeof(c->reason), "refused, since '%.64s' is required",
+			 opts->require);
 		return HURDLE_REQUIRE;
 	}
 	if (opts->domain && !domain_matches(opts->domain, c->domain)) {
-		snprintf(c->reason, sizeof(c->reason), "the domain '%.64s' was asked for", opts->domain);
+		snprintf(c->reason, sizeof(c->reason), "the domain '%.64s' was asked for",
+			 opts->domain);
 		return HURDLE_DOMAIN;
 	}
 	if (wish->bind_is_ip && !quirks->ip) {
-		snprintf(c->reason, sizeof(c->reason), "it does not bind to an IP address, and one was given");
+		snprintf(c->reason, sizeof(c->reason),
+			 "it does not bind to an IP address, and one was given");
 		return HURDLE_ADDRESS;
 	}
 	if (quirks->ip && !judge_local(wish, entry, c->reason, sizeof(c->reason)))
@@ -284,8 +309,9 @@ static bool better(const struct entry *a, const struct entry *b)
 }
 
 /*
- * Whether the list has this candidate already: the same one, which fi_getinfo may name several times, or, from an
- * earlier level, the provider: one that has granted a fuller wish is not listed again for a lesser one.
+ * Whether the list has this candidate already: the same one, which fi_getinfo may name several
+ * times, or, from an earlier level, the provider: one that has granted a fuller wish is not listed
+ * again for a lesser one.
  */
 static bool is_known(const struct weft_candidate *list, const struct fi_info *info, size_t level)
 {
@@ -299,7 +325,8 @@ static bool is_known(const struct weft_candidate *list, const struct fi_info *in
 		if (strcmp(have->fabric_attr->name, info->fabric_attr->name) == 0 &&
 		    strcmp(have->domain_attr->name, info->domain_attr->name) == 0 &&
 		    have->src_addrlen == info->src_addrlen &&
-		    (info->src_addrlen == 0 || memcmp(have->src_addr, info->src_addr, info->src_addrlen) == 0))
+		    (info->src_addrlen == 0 ||
+		     memcmp(have->src_addr, info->src_addr, info->src_addrlen) == 0))
 			return true;
 	}
 	return false;
@@ -321,7 +348,8 @@ static int append(struct weft_candidate **list, struct fi_info *info, size_t lev
 		entry->info = info;
 		entry->level = level;
 		entry->order = order++;
-		entry->quirks = weft__quirks_find(info->fabric_attr->prov_name, weft__libfabric_version());
+		entry->quirks =
+			weft__quirks_find(info->fabric_attr->prov_name, weft__libfabric_version());
 		describe(entry);
 		*end = &entry->candidate;
 		end = &entry->candidate.next;
@@ -329,8 +357,12 @@ static int append(struct weft_candidate **list, struct fi_info *info, size_t lev
 	return 0;
 }
 
-/* Everything that fi_getinfo offers. The entries point into infos[]; the caller frees both, also on failure. */
-static int collect(struct weft_candidate **list, struct fi_info *infos[CAPS_LEVELS], const struct weft__log *log)
+/*
+ * Everything that fi_getinfo offers. The entries point into infos[]; the caller frees both, also on
+ * failure.
+ */
+static int collect(struct weft_candidate **list, struct fi_info *infos[CAPS_LEVELS],
+		   const struct weft__log *log)
 {
 	*list = NULL;
 	for (size_t level = 0; level < CAPS_LEVELS; level++) {
@@ -385,14 +417,16 @@ static struct entry *rank(struct weft_candidate **list, const struct wish *wish)
 	*list = &best->candidate;
 	best->candidate.chosen = 1;
 	snprintf(best->candidate.reason, sizeof(best->candidate.reason), "%s",
-		 wish->opts->provider ? "the best that fits what was asked for" :
-		 best->quirks->rdma   ? "a real RDMA device" :
-					"no RDMA device fits, and this works everywhere");
+		 wish->opts->provider || wish->scheme != WEFT_SCHEME_NONE
+			 ? "the best that fits what was asked for"
+		 : best->quirks->rdma ? "a real RDMA device"
+				      : "no RDMA device fits, and this works everywhere");
 	return best;
 }
 
 /* Appends to a text that may be full. */
-__attribute__((format(printf, 3, 4))) static void append_text(char *text, size_t size, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void append_text(char *text, size_t size,
+							      const char *format, ...)
 {
 	size_t used = strlen(text);
 	va_list args;
@@ -402,14 +436,16 @@ __attribute__((format(printf, 3, 4))) static void append_text(char *text, size_t
 }
 
 /* The providers of a list, each once; or, of one provider, its domains and addresses: "a, b, c". */
-static void name_all(const struct weft_candidate *list, const char *provider, char *text, size_t size)
+static void name_all(const struct weft_candidate *list, const char *provider, char *text,
+		     size_t size)
 {
 	text[0] = 0;
 	for (const struct weft_candidate *c = list; c; c = c->next) {
 		const char *comma = text[0] ? ", " : "";
 		if (provider) {
 			if (strcmp(c->provider, provider) == 0)
-				append_text(text, size, "%s%s%s%s", comma, c->domain, c->addr[0] ? " " : "", c->addr);
+				append_text(text, size, "%s%s%s%s", comma, c->domain,
+					    c->addr[0] ? " " : "", c->addr);
 			continue;
 		}
 		const struct weft_candidate *before = list;
@@ -420,8 +456,12 @@ static void name_all(const struct weft_candidate *list, const char *provider, ch
 	}
 }
 
-/* Nothing fits: says what was asked, what there is, why that will not do, and what to do where that is known. */
-static void explain(const struct weft_candidate *list, const struct wish *wish, const struct weft__log *log)
+/*
+ * Nothing fits: says what was asked, what there is, why that will not do, and what to do where that
+ * is known.
+ */
+static void explain(const struct weft_candidate *list, const struct wish *wish,
+		    const struct weft__log *log)
 {
 	const struct weft_net_opts *opts = wish->opts;
 	const struct entry *closest = NULL;
@@ -439,23 +479,27 @@ static void explain(const struct weft_candidate *list, const struct wish *wish, 
 		append_text(text, sizeof(text), "libfabric offers no provider at all here");
 	} else if (closest->hurdle == HURDLE_PROVIDER) {
 		name_all(list, NULL, names, sizeof(names));
-		append_text(text, sizeof(text), "%s, and libfabric offers only %s here", closest->candidate.reason, names);
+		append_text(text, sizeof(text), "%s, and libfabric offers only %s here",
+			    closest->candidate.reason, names);
 	} else {
 		bool place = closest->hurdle > HURDLE_REQUIRE;
 		name_all(list, place ? closest->candidate.provider : NULL, names, sizeof(names));
-		append_text(text, sizeof(text), "no candidate fits; %s comes closest: %s, and %s %s here",
+		append_text(text, sizeof(text),
+			    "no candidate fits; %s comes closest: %s, and %s %s here",
 			    closest->candidate.provider, closest->candidate.reason,
 			    place ? "it has only" : "libfabric offers", names);
 	}
 	if (filter)
-		append_text(text, sizeof(text), "; the environment variable FI_PROVIDER='%.100s' hides others", filter);
+		append_text(text, sizeof(text),
+			    "; the environment variable FI_PROVIDER='%.100s' hides others", filter);
 	weft__log(log, WEFT_LOG_ERROR, "%s%s", text, weft__provider_cure(wanted));
 }
 
-int weft__candidate_choose(const struct weft_net_opts *opts, const struct weft__log *log, struct weft__choice *choice)
+int weft__candidate_choose(const struct weft_net_opts *opts, const struct weft__log *log,
+			   struct weft__choice *choice)
 {
 	struct wish wish;
-	struct fi_info *infos[CAPS_LEVELS] = { NULL };
+	struct fi_info *infos[CAPS_LEVELS] = {NULL};
 	struct weft_candidate *list = NULL;
 	int ret = read_wish(&wish, opts, log);
 	if (ret < 0)
@@ -476,7 +520,7 @@ int weft__candidate_choose(const struct weft_net_opts *opts, const struct weft__
 	}
 	if (best->quirks->ip)
 		weft__local_apply(&wish.local, info->src_addr);
-	*choice = (struct weft__choice){ info, best->quirks, best->candidate };
+	*choice = (struct weft__choice){info, best->quirks, best->candidate};
 	choice->candidate.next = NULL;
 
 free_all:
@@ -496,13 +540,13 @@ int weft_net_list(const struct weft_net_opts *given, struct weft_candidate **out
 {
 	struct weft_net_opts opts;
 	struct wish wish;
-	struct fi_info *infos[CAPS_LEVELS] = { NULL };
+	struct fi_info *infos[CAPS_LEVELS] = {NULL};
 	struct weft_candidate *list = NULL;
 	int count = 0;
 	int ret = weft__opts_read(&opts, given);
 	if (ret < 0)
 		return ret;
-	struct weft__log log = { opts.log, opts.log_user };
+	struct weft__log log = {opts.log, opts.log_user};
 	ret = read_wish(&wish, &opts, &log);
 	if (ret < 0)
 		return ret;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Completions: opening and reading the completion queue. Calls op, dest, error, log and libfabric. */
+/*
+ * Completions: opening and reading the completion queue. Calls op, dest, error, log and libfabric.
+ *
+ */
 #include <errno.h>
 
 #include "cq.h"
@@ -34,13 +37,15 @@ int weft__cq_open(struct weft_net *net, int *wait_fd)
 	net->cq = NULL;
 	int ret = open_with(net, FI_WAIT_NONE);
 	if (ret < 0)
-		weft__log(&net->log, WEFT_LOG_ERROR, "cannot open a completion queue: %s", weft_strerror(ret));
+		weft__log(&net->log, WEFT_LOG_ERROR, "cannot open a completion queue: %s",
+			  weft_strerror(ret));
 	return ret;
 }
 
 static int break_queue(struct weft_net *net, int code)
 {
-	weft__log(&net->log, WEFT_LOG_ERROR, "the completion queue is broken: %s; close the net", weft_strerror(code));
+	weft__log(&net->log, WEFT_LOG_ERROR, "the completion queue is broken: %s; close the net",
+		  weft_strerror(code));
 	net->broken = code;
 	return -EIO;
 }
@@ -49,7 +54,7 @@ static int break_queue(struct weft_net *net, int code)
 static int read_error(struct weft_net *net)
 {
 	/* Providers read fields of the entry before they write it, err_data among them. */
-	struct fi_cq_err_entry entry = { 0 };
+	struct fi_cq_err_entry entry = {0};
 	char text[128] = "";
 	ssize_t got = fi_cq_readerr(net->cq, &entry, 0);
 	if (got == -FI_EAGAIN)
@@ -64,7 +69,9 @@ static int read_error(struct weft_net *net)
 
 	/* err is positive by contract, but shm writes negative ones. */
 	struct weft_done done = {
-		.status = entry.err > 0 ? -entry.err : entry.err < 0 ? entry.err : -EIO,
+		.status = entry.err > 0	  ? -entry.err
+			  : entry.err < 0 ? entry.err
+					  : -EIO,
 		.prov_errno = entry.prov_errno,
 		.len = entry.len,
 		.tag = entry.tag,
@@ -79,9 +86,12 @@ static int read_error(struct weft_net *net)
 
 static int handle(struct weft_net *net, const struct fi_cq_tagged_entry *entry, fi_addr_t source)
 {
-	struct weft_done done = { .text = "", .len = entry->len };
+	struct weft_done done = {.text = "", .len = entry->len};
 	struct weft__op *op = entry->op_context;
-	/* A write with data of a peer, which weft does not offer, completes here without an operation. */
+	/*
+	 * A write with data of a peer, which weft does not offer, completes here without an
+	 * operation.
+	 */
 	if (!op)
 		return 0;
 	if (weft__op_is_recv(op->kind)) {
@@ -104,8 +114,8 @@ int weft__cq_poll(struct weft_net *net)
 	if (net->broken)
 		return -EIO;
 	for (int seen = 0; seen < TURN;) {
-		ssize_t got = net->has_source ? fi_cq_readfrom(net->cq, entry, BATCH, source) :
-						fi_cq_read(net->cq, entry, BATCH);
+		ssize_t got = net->has_source ? fi_cq_readfrom(net->cq, entry, BATCH, source)
+					      : fi_cq_read(net->cq, entry, BATCH);
 		if (got > 0) {
 			for (ssize_t i = 0; i < got; i++)
 				count += handle(net, &entry[i], source[i]);

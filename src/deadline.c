@@ -18,7 +18,10 @@ void weft__deadlines_init(struct weft__deadlines *wheel, int64_t now_ms)
 void weft__deadline_add(struct weft__deadlines *wheel, struct weft__deadline *entry, int64_t at_ms)
 {
 	int64_t number = at_ms >> WEFT__WHEEL_SHIFT;
-	/* A slot that the sweep has left behind would be looked at a whole turn of the wheel too late. */
+	/*
+	 * A slot that the sweep has left behind would be looked at a whole turn of the wheel too
+	 * late.
+	 */
 	if (number < wheel->swept)
 		number = wheel->swept;
 	entry->at_ms = at_ms;
@@ -32,7 +35,8 @@ void weft__deadline_remove(struct weft__deadlines *wheel, struct weft__deadline 
 	wheel->count--;
 }
 
-void weft__deadlines_sweep(struct weft__deadlines *wheel, int64_t now_ms, struct weft__deadline_list *passed)
+void weft__deadlines_sweep(struct weft__deadlines *wheel, int64_t now_ms,
+			   struct weft__deadline_list *passed)
 {
 	LIST_INIT(passed);
 	int64_t last = now_ms >> WEFT__WHEEL_SHIFT;
@@ -50,7 +54,10 @@ void weft__deadlines_sweep(struct weft__deadlines *wheel, int64_t now_ms, struct
 			entry = next;
 		}
 	}
-	/* The slot of the present is looked at again: the rest of its entries may pass within it. */
+	/*
+	 * The slot of the present is looked at again: the rest of its entries may pass within it.
+	 *
+	 */
 	if (last > wheel->swept)
 		wheel->swept = last;
 }

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Destinations: handles, references, the address vector. Calls op, addr, log and libfabric's address vector. */
+/*
+ * Destinations: handles, references, the address vector. Calls op, addr, log and libfabric's
+ * address vector.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Adding to a table without memory leaves the element out; it is then seen by its handle being NULL. */
+/*
+ * Adding to a table without memory leaves the element out; it is then seen by its handle being
+ * NULL.
+ */
 #define HASH_NONFATAL_OOM 1
 #include "dest.h"
 #include "netimpl.h"
@@ -71,7 +77,10 @@ static void new_handle(struct weft__dests *dests, struct weft__dest *dest)
 	dest->handle = (weft_dest)dests->generation[dest->index]++ << 32 | (dest->index + 1);
 }
 
-/* Puts a destination that the address vector knows into the tables. Returns 0 or -ENOMEM, when it is in none. */
+/*
+ * Puts a destination that the address vector knows into the tables. Returns 0 or -ENOMEM, when it
+ * is in none.
+ */
 static int enter(struct weft__dests *dests, struct weft__dest *dest)
 {
 	HASH_ADD_KEYPTR(by_addr, dests->by_addr, dest->addr.raw, dest->addr.len, dest);
@@ -88,12 +97,17 @@ static int enter(struct weft__dests *dests, struct weft__dest *dest)
 	return 0;
 }
 
-/* Checks an address before the address vector sees it, which one bad entry can poison for the good ones after it. */
+/*
+ * Checks an address before the address vector sees it, which one bad entry can poison for the good
+ * ones after it.
+ */
 static int check_addr(struct weft_net *net, const struct weft_addr *addr, struct weft_addr *checked)
 {
-	struct weft_parse_error error = { .reason = "it is of another kind than this net's own" };
-	if (addr->scheme == net->addr.scheme && addr->format == net->addr.format && addr->len <= WEFT_ADDR_MAX &&
-	    weft_addr_from_raw(checked, addr->scheme, addr->format, addr->raw, addr->len, &error) == 0)
+	struct weft_parse_error error = {.reason = "it is of another kind than this net's own"};
+	if (addr->scheme == net->addr.scheme && addr->format == net->addr.format &&
+	    addr->len <= WEFT_ADDR_MAX &&
+	    weft_addr_from_raw(checked, addr->scheme, addr->format, addr->raw, addr->len, &error) ==
+		    0)
 		return 0;
 	weft__log(&net->log, WEFT_LOG_ERROR, "cannot add this peer's address: %s", error.reason);
 	return -EINVAL;
@@ -105,7 +119,8 @@ static int make_dest(struct weft_net *net, const struct weft_addr *addr, weft_de
 	if (dests->count >= net->max_peers) {
 		net->stats.refused++;
 		weft__log(&net->log, WEFT_LOG_ERROR,
-			  "cannot add a peer: %zu is the limit of max_peers, of the provider %s, or of open files",
+			  "cannot add a peer: %zu is the limit of max_peers, of the provider %s, "
+			  "or of open files",
 			  net->max_peers, net->choice.candidate.provider);
 		return -ENOSPC;
 	}
@@ -123,7 +138,9 @@ static int make_dest(struct weft_net *net, const struct weft_addr *addr, weft_de
 	if (ret != 1) {
 		ret = ret == -FI_ENOMEM ? -ENOMEM : -EADDRNOTAVAIL;
 		weft__log(&net->log, WEFT_LOG_ERROR, "the provider refuses the peer's address%s",
-			  net->addr.scheme == WEFT_SCHEME_EFA ? "; is it of another subnet or region?" : "");
+			  net->addr.scheme == WEFT_SCHEME_EFA
+				  ? "; is it of another subnet or region?"
+				  : "");
 		goto free_dest;
 	}
 	ret = enter(dests, dest);
@@ -177,7 +194,8 @@ void weft__dest_released(struct weft_net *net, struct weft__dest *dest)
 		return;
 	int ret = fi_av_remove(net->av, &dest->fi_addr, 1, 0);
 	if (ret < 0)
-		weft__log(&net->log, WEFT_LOG_WARN, "the provider does not let go of a peer's address: %s",
+		weft__log(&net->log, WEFT_LOG_WARN,
+			  "the provider does not let go of a peer's address: %s",
 			  weft_strerror(ret));
 	forget(net, dest);
 }

@@ -23,7 +23,10 @@ static int parse_port(const char *text, uint16_t *port)
 	return 0;
 }
 
-/* Cuts text into the address, without brackets, and what follows its colon, or NULL. Returns 0 or -EINVAL. */
+/*
+ * Cuts text into the address, without brackets, and what follows its colon, or NULL. Returns 0 or
+ * -EINVAL.
+ */
 static int split(char *text, char **host, char **port)
 {
 	char *colon = strchr(text, ':');
@@ -45,7 +48,7 @@ static int split(char *text, char **host, char **port)
 
 int weft__local_parse(struct weft__local *local, const char *text, char *reason, size_t reason_size)
 {
-	struct weft__local out = { .family = AF_UNSPEC };
+	struct weft__local out = {.family = AF_UNSPEC};
 	char copy[INET6_ADDRSTRLEN + sizeof("[]:65535")];
 	char *host, *port;
 	size_t len = strlen(text);
@@ -55,7 +58,8 @@ int weft__local_parse(struct weft__local *local, const char *text, char *reason,
 	if (split(copy, &host, &port) < 0)
 		goto no_address;
 	if (port && parse_port(port, &out.port) < 0) {
-		snprintf(reason, reason_size, "the port after the colon is not a number from 0 to 65535");
+		snprintf(reason, reason_size,
+			 "the port after the colon is not a number from 0 to 65535");
 		return -EINVAL;
 	}
 	bool brackets = text[0] == '[';
@@ -68,20 +72,23 @@ int weft__local_parse(struct weft__local *local, const char *text, char *reason,
 	if ((out.family == AF_INET && out.v4.s_addr == htonl(INADDR_ANY)) ||
 	    (out.family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&out.v6))) {
 		snprintf(reason, reason_size,
-			 "the unspecified address cannot be given to peers; name the address of one interface");
+			 "the unspecified address cannot be given to peers; name the address of "
+			 "one interface");
 		return -EINVAL;
 	}
 	*local = out;
 	return 0;
 
 no_address:
-	snprintf(reason, reason_size, "an IP address is expected, such as 10.0.0.1, 10.0.0.1:7000, [fd00::1]:7000 or :7000");
+	snprintf(reason, reason_size,
+		 "an IP address is expected, such as 10.0.0.1, 10.0.0.1:7000, [fd00::1]:7000 or "
+		 ":7000");
 	return -EINVAL;
 }
 
 int weft__local_toward(struct weft__local *local, const struct weft_addr *peer)
 {
-	struct sockaddr_storage to = { 0 }, from = { 0 };
+	struct sockaddr_storage to = {0}, from = {0};
 	socklen_t from_len = sizeof(from);
 	memcpy(&to, peer->raw, peer->len);
 
@@ -103,10 +110,11 @@ int weft__local_toward(struct weft__local *local, const struct weft_addr *peer)
 
 int weft__local_from_sockaddr(struct weft__local *local, const void *sockaddr, size_t len)
 {
-	struct weft__local out = { .family = AF_UNSPEC };
+	struct weft__local out = {.family = AF_UNSPEC};
 	sa_family_t family = AF_UNSPEC;
 	if (sockaddr && len >= sizeof(struct sockaddr_in))
-		memcpy(&family, (const char *)sockaddr + offsetof(struct sockaddr, sa_family), sizeof(family));
+		memcpy(&family, (const char *)sockaddr + offsetof(struct sockaddr, sa_family),
+		       sizeof(family));
 	if (family == AF_INET) {
 		struct sockaddr_in in;
 		memcpy(&in, sockaddr, sizeof(in));
@@ -163,7 +171,8 @@ void weft__local_apply(const struct weft__local *want, void *sockaddr)
 
 const char *weft__local_format(const struct weft__local *local, char *text, size_t size)
 {
-	const void *bytes = local->family == AF_INET ? (const void *)&local->v4 : (const void *)&local->v6;
+	const void *bytes =
+		local->family == AF_INET ? (const void *)&local->v4 : (const void *)&local->v6;
 	if (local->family == AF_UNSPEC || !inet_ntop(local->family, bytes, text, (socklen_t)size))
 		text[0] = 0;
 	return text;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Nets: opening, closing, what is told of them. Calls every other part of layer 1, and libfabric. */
+/*
+ * Nets: opening, closing, what is told of them. Calls every other part of layer 1, and libfabric.
+ *
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -17,13 +20,15 @@
 
 static int fail(struct weft_net *net, const char *what, int code)
 {
-	const char *cure = code == -FI_EADDRINUSE  ? "; another program has this port: choose another one, or :0" :
-			   code == -FI_EADDRNOTAVAIL ? "; no interface of this machine has this address" :
-			   code == -FI_ENOMEM	     ? "; are RLIMIT_MEMLOCK (ulimit -l) and memory enough?" :
-			   code == -FI_EMFILE	     ? "; raise RLIMIT_NOFILE (ulimit -n)" :
-						       "";
-	weft__log(&net->log, WEFT_LOG_ERROR, "%s: cannot open %s: %s%s", net->choice.candidate.provider, what,
-		  weft_strerror(code), cure);
+	const char *cure =
+		code == -FI_EADDRINUSE
+			? "; another program has this port: choose another one, or :0"
+		: code == -FI_EADDRNOTAVAIL ? "; no interface of this machine has this address"
+		: code == -FI_ENOMEM	    ? "; are RLIMIT_MEMLOCK (ulimit -l) and memory enough?"
+		: code == -FI_EMFILE	    ? "; raise RLIMIT_NOFILE (ulimit -n)"
+					    : "";
+	weft__log(&net->log, WEFT_LOG_ERROR, "%s: cannot open %s: %s%s",
+		  net->choice.candidate.provider, what, weft_strerror(code), cure);
 	return code;
 }
 
@@ -51,7 +56,7 @@ static int take_name(struct weft_net *net, const char *prefix)
 static int open_domain(struct weft_net *net)
 {
 	struct fi_info *info = net->choice.info;
-	struct fi_av_attr av_attr = { .type = FI_AV_TABLE };
+	struct fi_av_attr av_attr = {.type = FI_AV_TABLE};
 	int ret = fi_fabric(info->fabric_attr, &net->fabric, NULL);
 	if (ret < 0)
 		return fail(net, "the fabric", ret);
@@ -82,9 +87,11 @@ static int learn_addr(struct weft_net *net)
 	int ret = fi_getname(&net->ep->fid, raw, &len);
 	if (ret < 0)
 		return fail(net, "an endpoint: its address is not to be had", ret);
-	if (len > sizeof(raw) || weft_addr_from_raw(&net->addr, net->choice.quirks->scheme, net->choice.info->addr_format,
-						    raw, len, &error) < 0) {
-		weft__log(&net->log, WEFT_LOG_ERROR, "the provider gives this endpoint an address that weft cannot use: %s",
+	if (len > sizeof(raw) ||
+	    weft_addr_from_raw(&net->addr, net->choice.quirks->scheme,
+			       net->choice.info->addr_format, raw, len, &error) < 0) {
+		weft__log(&net->log, WEFT_LOG_ERROR,
+			  "the provider gives this endpoint an address that weft cannot use: %s",
 			  len > sizeof(raw) ? "it is too long" : error.reason);
 		return -EADDRNOTAVAIL;
 	}
@@ -135,7 +142,8 @@ static size_t peer_limit(const struct weft_net *net)
 		limit = net->opts.max_peers;
 	if (quirks->max_peers > 0 && limit > quirks->max_peers)
 		limit = quirks->max_peers;
-	if (quirks->fd_per_peer && getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY) {
+	if (quirks->fd_per_peer && getrlimit(RLIMIT_NOFILE, &files) == 0 &&
+	    files.rlim_cur != RLIM_INFINITY) {
 		size_t taken = count_open_files() + SPARE_FILES;
 		size_t room = files.rlim_cur > taken ? (size_t)files.rlim_cur - taken : 1;
 		if (limit > room)
@@ -149,8 +157,9 @@ static void report_open(struct weft_net *net)
 	const struct weft_candidate *c = &net->choice.candidate;
 	char text[WEFT_ADDR_TEXT_MAX] = "";
 	weft_addr_format(&net->addr, text, sizeof(text));
-	weft__log(&net->log, WEFT_LOG_INFO, "opened %s, fabric %s, domain %s%s%s, address %s (%s)", c->provider, c->fabric,
-		  c->domain, c->nic[0] ? ", NIC " : "", c->nic, text, c->reason);
+	weft__log(&net->log, WEFT_LOG_INFO, "opened %s, fabric %s, domain %s%s%s, address %s (%s)",
+		  c->provider, c->fabric, c->domain, c->nic[0] ? ", NIC " : "", c->nic, text,
+		  c->reason);
 	if (net->choice.quirks->caveat)
 		weft__log(&net->log, WEFT_LOG_WARN, "%s", net->choice.quirks->caveat);
 }
@@ -164,7 +173,7 @@ int weft_net_open(struct weft_net **out, const struct weft_net_opts *given)
 	int ret = weft__opts_read(&net->opts, given);
 	if (ret < 0)
 		goto free_net;
-	net->log = (struct weft__log){ net->opts.log, net->opts.log_user };
+	net->log = (struct weft__log){net->opts.log, net->opts.log_user};
 	TAILQ_INIT(&net->bufs);
 	weft__ops_init(&net->ops);
 
@@ -235,17 +244,22 @@ static void cancel_all(struct weft_net *net)
 	weft__ops_run_ending(net);
 }
 
-/* Closes what stands under the endpoint, in the order that libfabric wants. Returns how many objects stay. */
+/*
+ * Closes what stands under the endpoint, in the order that libfabric wants. Returns how many
+ * objects stay.
+ */
 static int close_domain(struct weft_net *net)
 {
-	struct fid *fids[] = { &net->av->fid, &net->cq->fid, &net->domain->fid, &net->fabric->fid };
-	static const char *const names[] = { "address vector", "completion queue", "domain", "fabric" };
+	struct fid *fids[] = {&net->av->fid, &net->cq->fid, &net->domain->fid, &net->fabric->fid};
+	static const char *const names[] = {"address vector", "completion queue", "domain",
+					    "fabric"};
 	int left = weft__bufs_detach(net);
 	for (size_t i = 0; i < sizeof(fids) / sizeof(fids[0]); i++) {
 		/* Nothing is closed twice: after a failure parts of the object may be gone. */
 		int ret = fi_close(fids[i]);
 		if (ret < 0) {
-			weft__log(&net->log, WEFT_LOG_DEBUG, "the provider keeps the %s: %s", names[i], weft_strerror(ret));
+			weft__log(&net->log, WEFT_LOG_DEBUG, "the provider keeps the %s: %s",
+				  names[i], weft_strerror(ret));
 			left++;
 			if (fids[i] == &net->domain->fid)
 				return left + 1;
@@ -270,14 +284,21 @@ int weft_net_close(struct weft_net *net)
 		int ret = fi_close(&net->ep->fid);
 		abandoned = ret < 0;
 		if (ret < 0)
-			weft__log(&net->log, WEFT_LOG_WARN, "the provider does not close the endpoint: %s", weft_strerror(ret));
+			weft__log(&net->log, WEFT_LOG_WARN,
+				  "the provider does not close the endpoint: %s",
+				  weft_strerror(ret));
 	}
 	if (abandoned) {
-		/* The endpoint, and the address vector, completion queue, domain and fabric under it, stay as they are. */
+		/*
+		 * The endpoint, and the address vector, completion queue, domain and fabric under
+		 * it, stay as they are.
+		 */
 		left = 5 + weft__bufs_abandon(net);
 		weft__log(&net->log, WEFT_LOG_WARN,
-			  "a peer does not answer, and the provider would not return from closing the endpoint: "
-			  "%d objects are left to the end of the process", left);
+			  "a peer does not answer, and the provider would not return from closing "
+			  "the endpoint: "
+			  "%d objects are left to the end of the process",
+			  left);
 	}
 	cancel_all(net);
 	if (!abandoned) {

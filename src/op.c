@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Operations: slots, queues, posting, deadlines, ends. Calls buf, dest, deadline and libfabric's data transfer calls. */
+/*
+ * Operations: slots, queues, posting, deadlines, ends. Calls buf, dest, deadline and libfabric's
+ * data transfer calls.
+ */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -12,7 +15,10 @@
 
 #define CHUNK_OPS 128
 
-/* How many queues in a row may answer "again" before a flush ends: it may be the whole endpoint that has no room. */
+/*
+ * How many queues in a row may answer "again" before a flush ends: it may be the whole endpoint
+ * that has no room.
+ */
 #define FLUSH_MISSES 16
 /* How many operations one flush hands over at most, so that completions are read in between. */
 #define FLUSH_POSTS 256
@@ -22,11 +28,9 @@ struct weft__op_chunk {
 	struct weft__op op[CHUNK_OPS];
 };
 
-/* ---- slots and queues */
-
 void weft__queue_init(struct weft__queue *queue)
 {
-	*queue = (struct weft__queue){ .count = 0 };
+	*queue = (struct weft__queue){.count = 0};
 	TAILQ_INIT(&queue->waiting);
 	TAILQ_INIT(&queue->all);
 }
@@ -39,7 +43,7 @@ void weft__ops_init(struct weft__ops *ops)
 	TAILQ_INIT(&ops->turns);
 	weft__queue_init(&ops->receives);
 	weft__deadlines_init(&ops->deadlines, weft__clock_coarse_ms());
-	struct timespec tick = { .tv_nsec = 10 * WEFT__NS_PER_MS };
+	struct timespec tick = {.tv_nsec = 10 * WEFT__NS_PER_MS};
 	clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
 	/* One more for what the conversion to whole milliseconds cuts off. */
 	ops->tick_ms = (tick.tv_nsec + WEFT__NS_PER_MS - 1) / WEFT__NS_PER_MS + 1;
@@ -96,7 +100,10 @@ static void stop_clock(struct weft_net *net, struct weft__op *op)
 	op->timed = false;
 }
 
-/* Gives a slot back. The caller has taken the buffer out of it, or drops the slot's reference hereby. */
+/*
+ * Gives a slot back. The caller has taken the buffer out of it, or drops the slot's reference
+ * hereby.
+ */
 static void release(struct weft_net *net, struct weft__op *op)
 {
 	struct weft__queue *queue = queue_of(net, op);
@@ -138,8 +145,6 @@ static void join_queue(struct weft_net *net, struct weft__queue *queue, struct w
 	}
 }
 
-/* ---- posting */
-
 /* Offers an operation to the provider. Returns 0, -FI_EAGAIN, or an error. */
 static int post(struct weft_net *net, struct weft__op *op)
 {
@@ -150,20 +155,23 @@ static int post(struct weft_net *net, struct weft__op *op)
 	ssize_t ret = -FI_ENOSYS;
 	switch (op->kind) {
 	case WEFT__OP_SEND:
-		ret = op->flags & WEFT_POST_CQ_DATA ?
-			      fi_senddata(ep, data, op->len, desc, op->cq_data, to, &op->context) :
-			      fi_send(ep, data, op->len, desc, to, &op->context);
+		ret = op->flags & WEFT_POST_CQ_DATA
+			      ? fi_senddata(ep, data, op->len, desc, op->cq_data, to, &op->context)
+			      : fi_send(ep, data, op->len, desc, to, &op->context);
 		break;
 	case WEFT__OP_TSEND:
-		ret = op->flags & WEFT_POST_CQ_DATA ?
-			      fi_tsenddata(ep, data, op->len, desc, op->cq_data, to, op->tag, &op->context) :
-			      fi_tsend(ep, data, op->len, desc, to, op->tag, &op->context);
+		ret = op->flags & WEFT_POST_CQ_DATA
+			      ? fi_tsenddata(ep, data, op->len, desc, op->cq_data, to, op->tag,
+					     &op->context)
+			      : fi_tsend(ep, data, op->len, desc, to, op->tag, &op->context);
 		break;
 	case WEFT__OP_READ:
-		ret = fi_read(ep, data, op->len, desc, to, op->remote_addr, op->remote_key, &op->context);
+		ret = fi_read(ep, data, op->len, desc, to, op->remote_addr, op->remote_key,
+			      &op->context);
 		break;
 	case WEFT__OP_WRITE:
-		ret = fi_write(ep, data, op->len, desc, to, op->remote_addr, op->remote_key, &op->context);
+		ret = fi_write(ep, data, op->len, desc, to, op->remote_addr, op->remote_key,
+			       &op->context);
 		break;
 	case WEFT__OP_RECV:
 		ret = fi_recv(ep, data, op->len, desc, to, &op->context);
@@ -202,15 +210,15 @@ void weft__ops_flush(struct weft_net *net)
 	}
 }
 
-/* ---- starting */
-
-static int check_post(const struct weft_net *net, enum weft__op_kind kind, const struct weft_post *post)
+static int check_post(const struct weft_net *net, enum weft__op_kind kind,
+		      const struct weft_post *post)
 {
 	const struct weft_buf *buf = post->buf;
-	if (post->size < sizeof(*post) || (post->flags & ~WEFT_POST_CQ_DATA) || post->timeout_ms < -1)
+	if (post->size < sizeof(*post) || (post->flags & ~WEFT_POST_CQ_DATA) ||
+	    post->timeout_ms < -1)
 		return -EINVAL;
-	if (buf ? buf->net != net || post->off > buf->size || post->len > buf->size - post->off :
-		  post->len > 0 || post->off > 0 || weft__op_is_recv(kind))
+	if (buf ? buf->net != net || post->off > buf->size || post->len > buf->size - post->off
+		: post->len > 0 || post->off > 0 || weft__op_is_recv(kind))
 		return -EINVAL;
 	if (!weft__op_is_recv(kind) && post->len > net->choice.info->ep_attr->max_msg_size)
 		return -EMSGSIZE;
@@ -255,8 +263,8 @@ static void start_clock(struct weft_net *net, struct weft__op *op, int timeout_m
 	op->timed = true;
 }
 
-static int start(struct weft_net *net, enum weft__op_kind kind, struct weft__dest *dest, const struct weft_post *given,
-		 weft_done_fn *done, void *user)
+static int start(struct weft_net *net, enum weft__op_kind kind, struct weft__dest *dest,
+		 const struct weft_post *given, weft_done_fn *done, void *user)
 {
 	struct weft__queue *queue = dest ? &dest->queue : &net->ops.receives;
 	struct weft__op *op;
@@ -305,8 +313,8 @@ static int start(struct weft_net *net, enum weft__op_kind kind, struct weft__des
 	return 0;
 }
 
-static int start_to_peer(struct weft_net *net, enum weft__op_kind kind, weft_dest handle, const struct weft_post *given,
-			 weft_done_fn *done, void *user)
+static int start_to_peer(struct weft_net *net, enum weft__op_kind kind, weft_dest handle,
+			 const struct weft_post *given, weft_done_fn *done, void *user)
 {
 	struct weft__dest *dest = weft__dest_get(net, handle);
 	return dest ? start(net, kind, dest, given, done, user) : -ENOTCONN;
@@ -320,32 +328,35 @@ int weft_net_recv(struct weft_net *net, struct weft_buf *buf, weft_done_fn *done
 	return start(net, WEFT__OP_RECV, NULL, &given, done, user);
 }
 
-int weft_net_trecv(struct weft_net *net, const struct weft_post *given, weft_done_fn *done, void *user)
+int weft_net_trecv(struct weft_net *net, const struct weft_post *given, weft_done_fn *done,
+		   void *user)
 {
 	return start(net, WEFT__OP_TRECV, NULL, given, done, user);
 }
 
-int weft_net_send(struct weft_net *net, weft_dest dest, const struct weft_post *given, weft_done_fn *done, void *user)
+int weft_net_send(struct weft_net *net, weft_dest dest, const struct weft_post *given,
+		  weft_done_fn *done, void *user)
 {
 	return start_to_peer(net, WEFT__OP_SEND, dest, given, done, user);
 }
 
-int weft_net_tsend(struct weft_net *net, weft_dest dest, const struct weft_post *given, weft_done_fn *done, void *user)
+int weft_net_tsend(struct weft_net *net, weft_dest dest, const struct weft_post *given,
+		   weft_done_fn *done, void *user)
 {
 	return start_to_peer(net, WEFT__OP_TSEND, dest, given, done, user);
 }
 
-int weft_net_read(struct weft_net *net, weft_dest dest, const struct weft_post *given, weft_done_fn *done, void *user)
+int weft_net_read(struct weft_net *net, weft_dest dest, const struct weft_post *given,
+		  weft_done_fn *done, void *user)
 {
 	return start_to_peer(net, WEFT__OP_READ, dest, given, done, user);
 }
 
-int weft_net_write(struct weft_net *net, weft_dest dest, const struct weft_post *given, weft_done_fn *done, void *user)
+int weft_net_write(struct weft_net *net, weft_dest dest, const struct weft_post *given,
+		   weft_done_fn *done, void *user)
 {
 	return start_to_peer(net, WEFT__OP_WRITE, dest, given, done, user);
 }
-
-/* ---- ending */
 
 static void count_ended(struct weft_net *net, const struct weft__op *op)
 {
@@ -376,7 +387,7 @@ void weft__op_end(struct weft_net *net, struct weft__op *op, int status, const c
 void weft__queue_end(struct weft_net *net, struct weft__queue *queue, int status, const char *text)
 {
 	struct weft__op *op;
-	TAILQ_FOREACH(op, &queue->all, peer_link) {
+	TAILQ_FOREACH (op, &queue->all, peer_link) {
 		if (!op->ending && !op->told)
 			weft__op_end(net, op, status, text);
 	}
@@ -389,11 +400,14 @@ void weft__ops_expire(struct weft_net *net)
 	weft__deadlines_sweep(&net->ops.deadlines, weft__clock_coarse_ms(), &passed);
 	while ((entry = LIST_FIRST(&passed))) {
 		LIST_REMOVE(entry, link);
-		struct weft__op *op = (struct weft__op *)((char *)entry - offsetof(struct weft__op, deadline));
+		struct weft__op *op =
+			(struct weft__op *)((char *)entry - offsetof(struct weft__op, deadline));
 		op->timed = false;
-		weft__op_end(net, op, -ETIMEDOUT,
-			     op->posted ? "the provider took it, and has not said in time what became of it" :
-					  "the provider did not take it in time: the peer does not answer");
+		weft__op_end(
+			net, op, -ETIMEDOUT,
+			op->posted
+				? "the provider took it, and has not said in time what became of it"
+				: "the provider did not take it in time: the peer does not answer");
 	}
 }
 
@@ -421,7 +435,7 @@ int weft__ops_run_ending(struct weft_net *net)
 	struct weft__op *op;
 	int count = 0;
 	while ((op = TAILQ_FIRST(&net->ops.ending))) {
-		struct weft_done done = { .status = op->status, .text = op->text };
+		struct weft_done done = {.status = op->status, .text = op->text};
 		weft_done_fn *fn = op->done;
 		TAILQ_REMOVE(&net->ops.ending, op, link);
 		op->ending = false;
@@ -476,7 +490,7 @@ int weft__op_complete(struct weft_net *net, struct weft__op *op, struct weft_don
 void weft__ops_reclaim(struct weft_net *net)
 {
 	struct weft__op_chunk *chunk;
-	SLIST_FOREACH(chunk, &net->ops.chunks, link) {
+	SLIST_FOREACH (chunk, &net->ops.chunks, link) {
 		for (size_t i = 0; i < CHUNK_OPS; i++) {
 			struct weft__op *op = &chunk->op[i];
 			if (!op->posted)

@@ -2,9 +2,9 @@
 /*
  * Operations: slots owned by the net, queued per peer, handed to the provider in turn, ended exactly once.
  *
- * The life of one: weft__op_start() takes a slot and posts it, or, while the provider says "again", leaves it in its
- * queue, which weft__ops_flush() retries. It ends by a completion (cq.c), by its deadline, by the removal of its peer or
- * by close. Where the provider still has it when it ends, the slot is held, with its buffer, until a completion or the
+ * The life of one: starting it takes a slot and posts it, or, while the provider says "again", leaves it in its queue,
+ * which weft__ops_flush() retries. It ends by a completion (cq.c), by its deadline, by the removal of its peer or by
+ * close. Where the provider still has it when it ends, the slot is held, with its buffer, until a completion or the
  * closing of the endpoint gives it back.
  *
  * Calls buf, dest, deadline, log and libfabric's data transfer calls.
@@ -64,7 +64,7 @@ struct weft__op {
 
 TAILQ_HEAD(weft__op_list, weft__op);
 
-/* Operations that wait for the provider, in the order started, and all that are under way. One a peer, one for receives. */
+/* Operations that wait for the provider, in the order started, and all under way. One a peer, and one for receives. */
 struct weft__queue {
 	struct weft__op_list waiting;
 	struct weft__op_list all; /* not released, whatever their state */

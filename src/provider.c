@@ -1,40 +1,90 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of what weft knows about libfabric's providers, and the look-up in it. Calls nothing. */
+/*
+ * The table of what weft knows about libfabric's providers, and the look-up in it. Calls nothing.
+ *
+ */
 #include <string.h>
 
 #include <rdma/fabric.h>
 
 #include "provider.h"
 
-#define SHM_OLD                                                                                                        \
-	"shm of libfabric before 2.0 is for processes that trust each other: one that is killed inside libfabric "     \
+#define SHM_OLD                                                                                    \
+	"shm of libfabric before 2.0 is for processes that trust each other: one that is killed "  \
+	"inside libfabric "                                                                        \
 	"can hang its peers"
-#define UDP "udp is experimental, for loopback or a trusted network: the provider dies of stray datagrams"
+#define UDP                                                                                        \
+	"udp is experimental, for loopback or a trusted network: the provider dies of stray "      \
+	"datagrams"
 
 static const struct weft__quirks table[] = {
-	{ .provider = "efa", .below = FI_VERSION(1, 18), .scheme = WEFT_SCHEME_EFA, .rank = WEFT__RANK_EFA,
-	  .rdma = true, .fabric = "efa", .close_blocks = true },
-	{ .provider = "efa", .from = FI_VERSION(1, 18), .scheme = WEFT_SCHEME_EFA, .rank = WEFT__RANK_EFA,
-	  .rdma = true, .fabric = "efa" },
-	{ .provider = "verbs;ofi_rxm", .scheme = WEFT_SCHEME_VERBS, .rank = WEFT__RANK_RDMA, .rdma = true, .ip = true },
-	{ .provider = "psm2", .scheme = WEFT_SCHEME_RAW, .rank = WEFT__RANK_RDMA, .rdma = true },
-	{ .provider = "opx", .scheme = WEFT_SCHEME_RAW, .rank = WEFT__RANK_RDMA, .rdma = true },
-	{ .provider = "cxi", .scheme = WEFT_SCHEME_RAW, .rank = WEFT__RANK_RDMA, .rdma = true },
-	{ .provider = "tcp;ofi_rxm", .below = FI_VERSION(1, 18), .scheme = WEFT_SCHEME_TCP, .rank = WEFT__RANK_TCP,
-	  .ip = true, .fd_per_peer = true },
-	{ .provider = "tcp", .from = FI_VERSION(1, 18), .scheme = WEFT_SCHEME_TCP, .rank = WEFT__RANK_TCP, .ip = true,
-	  .fd_per_peer = true },
-	{ .provider = "tcp;ofi_rxm", .from = FI_VERSION(1, 18), .scheme = WEFT_SCHEME_TCP, .rank = WEFT__RANK_ASKED,
-	  .ip = true, .fd_per_peer = true },
-	{ .provider = "shm", .below = FI_VERSION(2, 0), .scheme = WEFT_SCHEME_SHM, .rank = WEFT__RANK_ASKED,
-	  .lock_names = true, .max_peers = 256, .caveat = SHM_OLD },
-	{ .provider = "shm", .from = FI_VERSION(2, 0), .scheme = WEFT_SCHEME_SHM, .rank = WEFT__RANK_ASKED,
-	  .lock_names = true, .max_peers = 256 },
-	{ .provider = "udp;ofi_rxd", .scheme = WEFT_SCHEME_UDP, .rank = WEFT__RANK_ASKED, .ip = true, .caveat = UDP },
-	{ .provider = "sockets", .scheme = WEFT_SCHEME_RAW, .rank = WEFT__RANK_ASKED, .ip = true, .fd_per_peer = true,
-	  .caveat = "libfabric no longer maintains the provider sockets" },
-	{ .provider = NULL, .scheme = WEFT_SCHEME_RAW, .rank = WEFT__RANK_ASKED,
-	  .caveat = "weft has not been tried on this provider" },
+	{.provider = "efa",
+	 .below = FI_VERSION(1, 18),
+	 .scheme = WEFT_SCHEME_EFA,
+	 .rank = WEFT__RANK_EFA,
+	 .rdma = true,
+	 .fabric = "efa",
+	 .close_blocks = true},
+	{.provider = "efa",
+	 .from = FI_VERSION(1, 18),
+	 .scheme = WEFT_SCHEME_EFA,
+	 .rank = WEFT__RANK_EFA,
+	 .rdma = true,
+	 .fabric = "efa"},
+	{.provider = "verbs;ofi_rxm",
+	 .scheme = WEFT_SCHEME_VERBS,
+	 .rank = WEFT__RANK_RDMA,
+	 .rdma = true,
+	 .ip = true},
+	{.provider = "psm2", .scheme = WEFT_SCHEME_RAW, .rank = WEFT__RANK_RDMA, .rdma = true},
+	{.provider = "opx", .scheme = WEFT_SCHEME_RAW, .rank = WEFT__RANK_RDMA, .rdma = true},
+	{.provider = "cxi", .scheme = WEFT_SCHEME_RAW, .rank = WEFT__RANK_RDMA, .rdma = true},
+	{.provider = "tcp;ofi_rxm",
+	 .below = FI_VERSION(1, 18),
+	 .scheme = WEFT_SCHEME_TCP,
+	 .rank = WEFT__RANK_TCP,
+	 .ip = true,
+	 .fd_per_peer = true},
+	{.provider = "tcp",
+	 .from = FI_VERSION(1, 18),
+	 .scheme = WEFT_SCHEME_TCP,
+	 .rank = WEFT__RANK_TCP,
+	 .ip = true,
+	 .fd_per_peer = true},
+	{.provider = "tcp;ofi_rxm",
+	 .from = FI_VERSION(1, 18),
+	 .scheme = WEFT_SCHEME_TCP,
+	 .rank = WEFT__RANK_ASKED,
+	 .ip = true,
+	 .fd_per_peer = true},
+	{.provider = "shm",
+	 .below = FI_VERSION(2, 0),
+	 .scheme = WEFT_SCHEME_SHM,
+	 .rank = WEFT__RANK_ASKED,
+	 .lock_names = true,
+	 .max_peers = 256,
+	 .caveat = SHM_OLD},
+	{.provider = "shm",
+	 .from = FI_VERSION(2, 0),
+	 .scheme = WEFT_SCHEME_SHM,
+	 .rank = WEFT__RANK_ASKED,
+	 .lock_names = true,
+	 .max_peers = 256},
+	{.provider = "udp;ofi_rxd",
+	 .scheme = WEFT_SCHEME_UDP,
+	 .rank = WEFT__RANK_ASKED,
+	 .ip = true,
+	 .caveat = UDP},
+	{.provider = "sockets",
+	 .scheme = WEFT_SCHEME_RAW,
+	 .rank = WEFT__RANK_ASKED,
+	 .ip = true,
+	 .fd_per_peer = true,
+	 .caveat = "libfabric no longer maintains the provider sockets"},
+	{.provider = NULL,
+	 .scheme = WEFT_SCHEME_RAW,
+	 .rank = WEFT__RANK_ASKED,
+	 .caveat = "weft has not been tried on this provider"},
 };
 
 const struct weft__quirks *weft__quirks_find(const char *provider, uint32_t libfabric_version)
@@ -57,7 +107,8 @@ bool weft__provider_matches(const char *wanted, const char *provider)
 const char *weft__provider_cure(const char *wanted)
 {
 	if (strcmp(wanted, "efa") == 0 || strcmp(wanted, "rdma") == 0)
-		return "; for EFA the instance needs an EFA network interface, the kernel module efa, and in a container the "
+		return "; for EFA the instance needs an EFA network interface, the kernel module "
+		       "efa, and in a container the "
 		       "devices /dev/infiniband/uverbs*";
 	return "";
 }

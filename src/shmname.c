@@ -19,9 +19,13 @@
 #define LOCK_END ".lock"
 #define HEX_DIGITS 16
 
-static const char name_chars[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+static const char name_chars[] =
+	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
 
-/* Whether the locked file is still the one under its path: a sweep may have removed it between open and lock. */
+/*
+ * Whether the locked file is still the one under its path: a sweep may have removed it between open
+ * and lock.
+ */
 static bool still_there(int dir, const char *path, int fd)
 {
 	struct stat by_path, by_fd;
@@ -35,9 +39,10 @@ static int try_claim(struct weft__shmname *name, const char *prefix)
 	int ret = weft__random(&number, sizeof(number));
 	if (ret < 0)
 		return ret;
-	char text[WEFT__SHM_NAME_MAX], lock[sizeof(SHM_DIR "/") + WEFT__SHM_NAME_MAX + sizeof(LOCK_END)];
-	snprintf(text, sizeof(text), NAME_START "%s%s%0*llx", prefix ? prefix : "", prefix ? "-" : "", HEX_DIGITS,
-		 (unsigned long long)number);
+	char text[WEFT__SHM_NAME_MAX],
+		lock[sizeof(SHM_DIR "/") + WEFT__SHM_NAME_MAX + sizeof(LOCK_END)];
+	snprintf(text, sizeof(text), NAME_START "%s%s%0*llx", prefix ? prefix : "",
+		 prefix ? "-" : "", HEX_DIGITS, (unsigned long long)number);
 	snprintf(lock, sizeof(lock), SHM_DIR "/%s" LOCK_END, text);
 
 	int fd = open(lock, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -54,9 +59,11 @@ static int try_claim(struct weft__shmname *name, const char *prefix)
 
 int weft__shmname_claim(struct weft__shmname *name, const char *prefix, const struct weft__log *log)
 {
-	if (prefix && (strlen(prefix) > WEFT__SHM_PREFIX_MAX || prefix[strspn(prefix, name_chars)] || !prefix[0])) {
+	if (prefix && (strlen(prefix) > WEFT__SHM_PREFIX_MAX ||
+		       prefix[strspn(prefix, name_chars)] || !prefix[0])) {
 		weft__log(log, WEFT_LOG_ERROR,
-			  "bind: a shm name takes 1 to %d letters, digits, dots, dashes and underscores",
+			  "bind: a shm name takes 1 to %d letters, digits, dots, dashes and "
+			  "underscores",
 			  WEFT__SHM_PREFIX_MAX);
 		return -EINVAL;
 	}
@@ -66,7 +73,8 @@ int weft__shmname_claim(struct weft__shmname *name, const char *prefix, const st
 		ret = try_claim(name, prefix);
 	} while (ret == -EEXIST && --tries > 0);
 	if (ret < 0)
-		weft__log(log, WEFT_LOG_ERROR, "cannot make a lock file in " SHM_DIR ": %s", strerrordesc_np(-ret));
+		weft__log(log, WEFT_LOG_ERROR, "cannot make a lock file in " SHM_DIR ": %s",
+			  strerrordesc_np(-ret));
 	return ret;
 }
 
@@ -81,20 +89,27 @@ void weft__shmname_release(struct weft__shmname *name)
 	name->name[0] = 0;
 }
 
-/* Length of the name that a lock file belongs to, or 0 if the file name is not that of a lock file of weft. */
+/*
+ * Length of the name that a lock file belongs to, or 0 if the file name is not that of a lock file
+ * of weft.
+ */
 static size_t locked_name_len(const char *file)
 {
 	size_t len = strlen(file);
 	size_t end = sizeof(LOCK_END) - 1;
 	if (len < sizeof(NAME_START) - 1 + HEX_DIGITS + end || len - end >= WEFT__SHM_NAME_MAX ||
-	    strncmp(file, NAME_START, sizeof(NAME_START) - 1) != 0 || strcmp(file + len - end, LOCK_END) != 0)
+	    strncmp(file, NAME_START, sizeof(NAME_START) - 1) != 0 ||
+	    strcmp(file + len - end, LOCK_END) != 0)
 		return 0;
 	if (strspn(file + len - end - HEX_DIGITS, "0123456789abcdef") != HEX_DIGITS)
 		return 0;
 	return len - end;
 }
 
-/* The provider's files of a name are the name itself and the name with "_<number>" for large messages. */
+/*
+ * The provider's files of a name are the name itself and the name with "_<number>" for large
+ * messages.
+ */
 static void remove_segments(int dir, const char *name, size_t len)
 {
 	DIR *files = opendir(SHM_DIR);
@@ -139,6 +154,7 @@ size_t weft__shmname_sweep(const struct weft__log *log)
 	}
 	closedir(files);
 	if (count > 0)
-		weft__log(log, WEFT_LOG_INFO, "removed what %zu dead shm endpoints had left in " SHM_DIR, count);
+		weft__log(log, WEFT_LOG_INFO,
+			  "removed what %zu dead shm endpoints had left in " SHM_DIR, count);
 	return count;
 }

@@ -14,9 +14,15 @@
 
 /* While a send is under way. */
 #define LIVE_SLEEP_NS WEFT__NS_PER_MS
-/* While nobody waits for a send, but the provider may yet let go of held slots or find room for waiting receives. */
+/*
+ * While nobody waits for a send, but the provider may yet let go of held slots or find room for
+ * waiting receives.
+ */
 #define HELD_SLEEP_NS (100 * (int64_t)WEFT__NS_PER_MS)
-/* Without a descriptor the sleep is a part of the idle time so far, so latency is never out of proportion to it. */
+/*
+ * Without a descriptor the sleep is a part of the idle time so far, so latency is never out of
+ * proportion to it.
+ */
 #define TIMED_SHARE 16
 #define TIMED_SLEEP_MIN_NS 20000
 #define TIMED_SLEEP_MAX_NS (10 * (int64_t)WEFT__NS_PER_MS)
@@ -25,7 +31,7 @@
 
 static int watch(int epoll_fd, int fd)
 {
-	struct epoll_event event = { .events = EPOLLIN };
+	struct epoll_event event = {.events = EPOLLIN};
 	return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
@@ -90,14 +96,17 @@ static bool take_wake(struct weft__wait *wait)
 	uint64_t count;
 	ssize_t ignored = read(wait->wake_fd, &count, sizeof(count));
 	(void)ignored;
-	/* A wake between the two lines is taken along: what its caller did before it is seen after the exchange. */
+	/*
+	 * A wake between the two lines is taken along: what its caller did before it is seen after
+	 * the exchange.
+	 */
 	atomic_exchange(&wait->woken, false);
 	return true;
 }
 
 static void disarm(struct weft__wait *wait)
 {
-	struct itimerspec none = { 0 };
+	struct itimerspec none = {0};
 	if (wait->timer_armed)
 		timerfd_settime(wait->timer_fd, 0, &none, NULL);
 	wait->timer_armed = false;
@@ -119,7 +128,10 @@ static int turn(struct weft_net *net)
 	return count;
 }
 
-/* How long to sleep at most, as things stand; FOREVER where only a completion or a wake can change them. */
+/*
+ * How long to sleep at most, as things stand; FOREVER where only a completion or a wake can change
+ * them.
+ */
 static int64_t sleep_ns(const struct weft_net *net, int64_t now)
 {
 	int64_t ns = FOREVER;
@@ -140,7 +152,7 @@ static int64_t sleep_ns(const struct weft_net *net, int64_t now)
 /* Whether the completion queue's descriptor can be trusted to tell of what comes from now on. */
 static bool may_sleep(struct weft_net *net)
 {
-	struct fid *fids[] = { &net->cq->fid };
+	struct fid *fids[] = {&net->cq->fid};
 	return net->wait.cq_fd < 0 || fi_trywait(net->fabric, fids, 1) == 0;
 }
 
@@ -148,10 +160,10 @@ static bool may_sleep(struct weft_net *net)
 static int sleep_for(struct weft_net *net, int64_t ns)
 {
 	struct pollfd fds[] = {
-		{ .fd = net->wait.wake_fd, .events = POLLIN },
-		{ .fd = net->wait.cq_fd, .events = POLLIN }, /* poll(2) ignores -1 */
+		{.fd = net->wait.wake_fd, .events = POLLIN},
+		{.fd = net->wait.cq_fd, .events = POLLIN}, /* poll(2) ignores -1 */
 	};
-	struct timespec time = { .tv_sec = ns / WEFT__NS_PER_S, .tv_nsec = ns % WEFT__NS_PER_S };
+	struct timespec time = {.tv_sec = ns / WEFT__NS_PER_S, .tv_nsec = ns % WEFT__NS_PER_S};
 	net->stats.sleeps++;
 	if (ppoll(fds, 2, ns == FOREVER ? NULL : &time, NULL) < 0)
 		return -errno;
@@ -175,7 +187,10 @@ int weft_net_poll(struct weft_net *net, int timeout_ms)
 	int64_t start = weft__clock_ns();
 	int64_t end = timeout_ms < 0 ? FOREVER : start + (int64_t)timeout_ms * WEFT__NS_PER_MS;
 	int64_t spin_end = start + (int64_t)net->opts.spin_us * 1000;
-	/* Polls without a sleep do not pay for the exact clock; the first one that may sleep sets it. */
+	/*
+	 * Polls without a sleep do not pay for the exact clock; the first one that may sleep sets
+	 * it.
+	 */
 	if (wait->active_ns == 0)
 		wait->active_ns = start;
 	for (;;) {
@@ -222,7 +237,7 @@ int weft_net_arm(struct weft_net *net)
 		return INT_MAX;
 	}
 	struct itimerspec time = {
-		.it_value = { .tv_sec = ns / WEFT__NS_PER_S, .tv_nsec = ns % WEFT__NS_PER_S },
+		.it_value = {.tv_sec = ns / WEFT__NS_PER_S, .tv_nsec = ns % WEFT__NS_PER_S},
 	};
 	if (timerfd_settime(wait->timer_fd, 0, &time, NULL) < 0)
 		return -errno;

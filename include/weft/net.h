@@ -48,8 +48,6 @@ WEFT_API const char *weft_strerror(int code);
 /* The version of the library that runs, as "1.2.3"; WEFT_VERSION is the one that was compiled against. Any thread. */
 WEFT_API const char *weft_version(void);
 
-/* ------------------------------------------------------------------------------------------------ log */
-
 enum weft_log_level {
 	WEFT_LOG_ERROR = 1, /* a call fails, and this is why, with the cure where one is known */
 	WEFT_LOG_WARN = 2,  /* goes on, but not as was asked for or not as is safe */
@@ -59,8 +57,6 @@ enum weft_log_level {
 
 /* Receives one line without a newline. The text is valid during the call. It must not call weft. */
 typedef void weft_log_fn(void *user, enum weft_log_level level, const char *text);
-
-/* -------------------------------------------------------------------------------------------- address */
 
 /* Room for the raw address of any provider that weft can open. */
 #define WEFT_ADDR_MAX 128
@@ -75,7 +71,7 @@ enum weft_scheme {
 	WEFT_SCHEME_UDP = 3,   /* udp://..., RDM over datagrams */
 	WEFT_SCHEME_VERBS = 4, /* verbs://..., an IP address that RDMA CM resolves */
 	WEFT_SCHEME_SHM = 5,   /* shm://name */
-	WEFT_SCHEME_RAW = 6,   /* raw://FORMAT/HEX: any other provider's, FORMAT being libfabric's addr_format in decimal */
+	WEFT_SCHEME_RAW = 6,   /* raw://FORMAT/HEX, any other provider's; FORMAT is libfabric's addr_format in decimal */
 };
 
 /* The address of an endpoint. A plain value: copy it, compare it with weft_addr_equal(). */
@@ -124,8 +120,6 @@ WEFT_API int weft_addr_format(const struct weft_addr *addr, char *text, size_t s
 /* Returns 1 if both name the same endpoint, else 0. Any thread. */
 WEFT_API int weft_addr_equal(const struct weft_addr *a, const struct weft_addr *b);
 
-/* ------------------------------------------------------------------------------------------------ net */
-
 struct weft_net;
 struct weft_buf;
 struct weft_done;
@@ -143,13 +137,17 @@ typedef void weft_done_fn(struct weft_net *net, const struct weft_done *done);
 /* What to open. Start from WEFT_NET_OPTS_INIT; NULL for opts means the same. Strings are copied or used at once. */
 struct weft_net_opts {
 	size_t size;
-	/* "efa", "tcp", "shm", "udp", "verbs", or a libfabric name such as "tcp;ofi_rxm": nothing else is considered.
-	 * NULL: the best of efa, other RDMA, tcp, in this order; shm and udp have to be asked for. */
+	/*
+	 * "efa", "tcp", "shm", "udp", "verbs", or a libfabric name such as "tcp;ofi_rxm": nothing else is considered.
+	 * NULL: the best of efa, other RDMA, tcp, in this order; shm and udp have to be asked for.
+	 */
 	const char *provider;
 	/* The domain, that is the NIC: "rdmap0s6-rdm", "rdmap0s6", "eth0". NULL: any that qualifies. */
 	const char *domain;
-	/* IP providers: "ADDR", "ADDR:PORT", "[V6]:PORT", ":PORT"; NULL is loopback, unless domain or toward say otherwise.
-	 * shm: a prefix for the name; a random part always follows it. */
+	/*
+	 * IP providers: "ADDR", "ADDR:PORT", "[V6]:PORT", ":PORT"; NULL is loopback, unless domain or toward say
+	 * otherwise. shm: a prefix for the name; a random part always follows it.
+	 */
 	const char *bind;
 	/* Open what reaches this address: its provider, and for IP the local address that the route to it uses. */
 	const struct weft_addr *toward;
@@ -310,8 +308,6 @@ struct weft_fabric {
  */
 WEFT_API int weft_net_fabric(const struct weft_net *net, struct weft_fabric *fabric);
 
-/* ------------------------------------------------------------------------------------------- destinations */
-
 /*
  * Makes a peer known, so that one can send to it. The address is checked before the provider sees it. Adding an address
  * that is known gives the same handle and counts a reference.
@@ -332,8 +328,6 @@ WEFT_API int weft_net_remove_peer(struct weft_net *net, weft_dest dest);
 
 /* The address of a peer. Returns 0, or -ENOTCONN for a stale handle. */
 WEFT_API int weft_net_get_peer_addr(const struct weft_net *net, weft_dest dest, struct weft_addr *addr);
-
-/* ---------------------------------------------------------------------------------------------- buffers */
 
 /*
  * Allocates memory, page-aligned and zeroed, registered for send and receive on this net. The caller owns one
@@ -383,8 +377,6 @@ struct weft_remote {
  * Returns 0, or -EOPNOTSUPP (the provider has no RMA), -EINVAL, -EALREADY, -ENOMEM, or what the provider said.
  */
 WEFT_API int weft_buf_share(struct weft_buf *buf, unsigned access, struct weft_remote *remote);
-
-/* ------------------------------------------------------------------------------------------- operations */
 
 #define WEFT_POST_CQ_DATA 1u /* cq_data goes with the message, beside its bytes */
 
@@ -474,8 +466,6 @@ WEFT_API int weft_net_read(struct weft_net *net, weft_dest dest, const struct we
 WEFT_API int weft_net_write(struct weft_net *net, weft_dest dest, const struct weft_post *post, weft_done_fn *done,
 			    void *user);
 
-/* --------------------------------------------------------------------------------------------- progress */
-
 /*
  * Makes progress, runs callbacks, and sleeps until there is something to do, at most timeout_ms. Returns as soon as at
  * least one callback has run or weft_net_wake() was called. Nothing moves on a net that is not polled, neither its own
@@ -502,7 +492,7 @@ WEFT_API int weft_net_fd(const struct weft_net *net);
  */
 WEFT_API int weft_net_arm(struct weft_net *net);
 
-/* Makes the running or the next weft_net_poll() return, and weft_net_fd() readable. Any thread; also signal handlers. */
+/* Makes the running or the next weft_net_poll() return, and weft_net_fd() readable. Any thread, and signal handlers. */
 WEFT_API void weft_net_wake(struct weft_net *net);
 
 #ifdef __cplusplus

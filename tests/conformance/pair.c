@@ -141,7 +141,7 @@ struct weft_post whole(struct weft_buf *buf)
 
 void exchange(struct pair *pair, struct weft_buf *from, struct weft_buf *into, size_t len)
 {
-	struct outcome sent = { 0 }, received = { 0 };
+	struct outcome sent = {0}, received = {0};
 	struct weft_post post = whole(from);
 	post.len = len;
 	assert_int_equal(weft_net_recv(pair->b, into, record, &received), 0);
@@ -166,8 +166,12 @@ void absent_addr(struct weft_addr *addr)
 	if (provider_is("shm")) {
 		snprintf(text, sizeof(text), "shm://weft-nobody-%d", (int)getpid());
 	} else {
-		/* A socket that is bound, and neither listens nor answers, keeps the port from everybody else. */
-		struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+		/*
+		 * A socket that is bound, and neither listens nor answers, keeps the port from
+		 * everybody else.
+		 */
+		struct sockaddr_in in = {.sin_family = AF_INET,
+					 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 		socklen_t len = sizeof(in);
 		absent_socket = socket(AF_INET, provider_is("udp") ? SOCK_DGRAM : SOCK_STREAM, 0);
 		assert_true(absent_socket >= 0);

@@ -19,8 +19,8 @@ static void no_answer_ends_at_the_deadline(void **state)
 {
 	struct weft_net_opts opts = test_opts();
 	struct weft_net *net = open_net(&opts);
-	struct outcome out[3] = { 0 };
-	static const int timeouts[3] = { 600, 0, 300 };
+	struct outcome out[3] = {0};
+	static const int timeouts[3] = {600, 0, 300};
 	(void)state;
 	weft_dest absent = add_absent(net);
 	struct weft_buf *buf = filled(net, 100, 0);
@@ -58,7 +58,7 @@ static void dead_peer_holds_up_nobody(void **state)
 {
 	struct weft_net_opts opts = test_opts();
 	struct pair pair;
-	struct outcome dead[20] = { 0 };
+	struct outcome dead[20] = {0};
 	(void)state;
 	pair_open(&pair, &opts);
 	weft_dest absent = add_absent(pair.a);
@@ -85,7 +85,7 @@ static void held_slots_are_capped(void **state)
 {
 	struct weft_net_opts opts = test_opts();
 	struct weft_net_stats stats = WEFT_NET_STATS_INIT;
-	struct outcome out = { 0 };
+	struct outcome out = {0};
 	(void)state;
 	opts.max_held_per_peer = 4;
 	struct weft_net *net = open_net(&opts);
@@ -94,7 +94,10 @@ static void held_slots_are_capped(void **state)
 	struct weft_post post = whole(buf);
 	post.timeout_ms = 1;
 	int ret = 0, started = 0;
-	/* Providers that take sends for a peer who never answers fill the cap; the others hold nothing. */
+	/*
+	 * Providers that take sends for a peer who never answers fill the cap; the others hold
+	 * nothing.
+	 */
 	while (started < 20 && (ret = weft_net_send(net, absent, &post, record, &out)) == 0) {
 		started++;
 		poll_until(net, NULL, &out.calls, started);
@@ -118,7 +121,7 @@ static void removal_ends_what_is_under_way(void **state)
 {
 	struct weft_net_opts opts = test_opts();
 	struct weft_net_stats stats = WEFT_NET_STATS_INIT;
-	struct outcome out[5] = { 0 };
+	struct outcome out[5] = {0};
 	struct weft_addr addr;
 	weft_dest absent, again, once_more;
 	(void)state;
@@ -143,7 +146,10 @@ static void removal_ends_what_is_under_way(void **state)
 		assert_int_equal(out[i].calls, 1);
 		assert_int_equal(out[i].status, -ECANCELED);
 	}
-	/* A peer that comes back gets a new handle, whether or not the provider has let go of the old operations. */
+	/*
+	 * A peer that comes back gets a new handle, whether or not the provider has let go of the
+	 * old operations.
+	 */
 	assert_int_equal(weft_net_add_peer(net, &addr, &once_more), 0);
 	assert_int_not_equal(once_more, absent);
 	assert_int_equal(weft_net_send(net, absent, &post, record, &out[0]), -ENOTCONN);
@@ -159,7 +165,7 @@ static void removal_ends_what_is_under_way(void **state)
 static void late_server_is_reached(void **state)
 {
 	struct weft_net_opts opts = test_opts();
-	struct outcome sent = { 0 }, received = { 0 };
+	struct outcome sent = {0}, received = {0};
 	struct weft_addr addr;
 	weft_dest dest;
 	char bind[32];
@@ -197,7 +203,7 @@ static void late_server_is_reached(void **state)
 static void close_ends_every_operation_once(void **state)
 {
 	struct weft_net_opts opts = test_opts();
-	struct outcome queued[4] = { 0 }, receive[4] = { 0 }, held = { 0 };
+	struct outcome queued[4] = {0}, receive[4] = {0}, held = {0};
 	(void)state;
 	struct weft_net *net = open_net(&opts);
 	weft_dest absent = add_absent(net);
@@ -250,7 +256,7 @@ static void start_another(struct weft_net *net, const struct weft_done *done)
 static void nothing_starts_while_closing(void **state)
 {
 	struct weft_net_opts opts = test_opts();
-	struct starter starter = { .ret = 1 };
+	struct starter starter = {.ret = 1};
 	(void)state;
 	struct weft_net *net = open_net(&opts);
 	starter.dest = add_absent(net);

@@ -10,7 +10,7 @@ static void buffers_are_aligned_and_counted(void **state)
 	struct weft_net_opts opts = test_opts();
 	struct weft_net *net = open_net(&opts);
 	struct weft_net_stats stats = WEFT_NET_STATS_INIT;
-	static const size_t sizes[] = { 1, 4095, 4096, 4097, 1 << 20 };
+	static const size_t sizes[] = {1, 4095, 4096, 4097, 1 << 20};
 	struct weft_buf *buf[5];
 	(void)state;
 	for (int i = 0; i < 5; i++) {
@@ -56,16 +56,17 @@ static void wrapped_memory_is_given_back_once(void **state)
 	struct weft_net_opts opts = test_opts();
 	struct pair pair;
 	static uint8_t mine[3][5000];
-	struct released released[3] = { 0 };
+	struct released released[3] = {0};
 	struct weft_buf *buf[3];
-	struct outcome sent = { 0 }, received = { 0 };
+	struct outcome sent = {0}, received = {0};
 	(void)state;
 	pair_open(&pair, &opts);
 	assert_int_equal(weft_buf_wrap(pair.a, NULL, 10, NULL, NULL, &buf[0]), -EINVAL);
 	assert_int_equal(weft_buf_wrap(pair.a, mine[0], 0, NULL, NULL, &buf[0]), -EINVAL);
 	for (int i = 0; i < 3; i++) {
 		struct weft_net *net = i == 1 ? pair.b : pair.a;
-		assert_int_equal(weft_buf_wrap(net, mine[i], 5000, note_release, &released[i], &buf[i]), 0);
+		assert_int_equal(
+			weft_buf_wrap(net, mine[i], 5000, note_release, &released[i], &buf[i]), 0);
 		assert_ptr_equal(weft_buf_data(buf[i]), mine[i]);
 	}
 	fill(buf[0], 5000, 3);
@@ -98,7 +99,7 @@ static void one_sided_read_and_write(void **state)
 	struct pair pair;
 	struct weft_net_info info = WEFT_NET_INFO_INIT;
 	struct weft_remote remote, again;
-	struct outcome out = { 0 };
+	struct outcome out = {0};
 	(void)state;
 	pair_open(&pair, &opts);
 	weft_net_get_info(pair.a, &info);
@@ -107,7 +108,8 @@ static void one_sided_read_and_write(void **state)
 	struct weft_post post = whole(near);
 	if (!info.has_rma) {
 		assert_int_equal(weft_buf_share(far, WEFT_ACCESS_READ, &remote), -EOPNOTSUPP);
-		assert_int_equal(weft_net_read(pair.a, pair.a_to_b, &post, record, &out), -EOPNOTSUPP);
+		assert_int_equal(weft_net_read(pair.a, pair.a_to_b, &post, record, &out),
+				 -EOPNOTSUPP);
 		goto close;
 	}
 	assert_int_equal(weft_buf_share(far, 0, &remote), -EINVAL);
@@ -133,9 +135,13 @@ static void one_sided_read_and_write(void **state)
 	assert_int_equal(weft_net_write(pair.a, pair.a_to_b, &post, record, &out), 0);
 	poll_until(pair.a, pair.b, &out.calls, 2);
 	assert_int_equal(out.status, 0);
-	/* A write is done before its bytes are seen at the far side, where nothing tells of them. */
+	/*
+	 * A write is done before its bytes are seen at the far side, where nothing tells of them.
+	 *
+	 */
 	uint8_t *data = weft_buf_data(far);
-	for (int64_t end = now_ms() + PATIENCE_MS; memcmp(data + 96, (uint8_t *)weft_buf_data(near) + 96, 4000) != 0;) {
+	for (int64_t end = now_ms() + PATIENCE_MS;
+	     memcmp(data + 96, (uint8_t *)weft_buf_data(near) + 96, 4000) != 0;) {
 		weft_net_poll(pair.a, 0);
 		weft_net_poll(pair.b, 0);
 		assert_true(now_ms() < end);

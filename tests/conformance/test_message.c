@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages between two nets: sizes, order, tags, CQ data, sources, and what a starting call refuses. */
+/*
+ * Messages between two nets: sizes, order, tags, CQ data, sources, and what a starting call
+ * refuses.
+ */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -9,9 +12,13 @@
 
 static void sizes_arrive_whole(void **state)
 {
-	/* Around inject sizes, frames, datagrams, and the limits at which providers change their protocol. */
-	static const size_t sizes[] = { 1,    63,   64,   65,	 255,	256,   1256,  1257,   1472,   1473,
-					4095, 4096, 4097, 8191, 8192, 8193, 16384, 16385, 65507, 131072, 1048576 };
+	/*
+	 * Around inject sizes, frames, datagrams, and the limits at which providers change their
+	 * protocol.
+	 */
+	static const size_t sizes[] = {1,    63,   64,	  65,	 255,	256,	1256,
+				       1257, 1472, 1473,  4095,	 4096,	4097,	8191,
+				       8192, 8193, 16384, 16385, 65507, 131072, 1048576};
 	struct weft_net_opts opts = test_opts();
 	struct pair pair;
 	(void)state;
@@ -33,7 +40,7 @@ static void empty_message(void **state)
 {
 	struct weft_net_opts opts = test_opts();
 	struct pair pair;
-	struct outcome sent = { 0 }, received = { 0 };
+	struct outcome sent = {0}, received = {0};
 	struct weft_post post = WEFT_POST_INIT;
 	(void)state;
 	pair_open(&pair, &opts);
@@ -53,11 +60,11 @@ static void cq_data_travels_beside_the_bytes(void **state)
 {
 	struct weft_net_opts opts = test_opts();
 	struct pair pair;
-	struct outcome sent[2] = { 0 }, received[2] = { 0 };
+	struct outcome sent[2] = {0}, received[2] = {0};
 	(void)state;
 	pair_open(&pair, &opts);
 	struct weft_buf *from = filled(pair.a, 100, 7);
-	struct weft_buf *into[2] = { filled(pair.b, 200, 0), filled(pair.b, 200, 0) };
+	struct weft_buf *into[2] = {filled(pair.b, 200, 0), filled(pair.b, 200, 0)};
 	struct weft_post post = whole(from);
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(weft_net_recv(pair.b, into[i], record, &received[i]), 0);
@@ -84,7 +91,7 @@ static void source_is_told_where_it_is_known(void **state)
 {
 	struct weft_net_opts opts = test_opts();
 	struct pair pair;
-	struct outcome sent = { 0 }, received = { 0 };
+	struct outcome sent = {0}, received = {0};
 	struct weft_net_info info = WEFT_NET_INFO_INIT;
 	(void)state;
 	pair_open(&pair, &opts);
@@ -99,7 +106,8 @@ static void source_is_told_where_it_is_known(void **state)
 		poll_until(pair.a, pair.b, &received.calls, before + 1);
 		poll_until(pair.a, pair.b, &sent.calls, before + 1);
 		assert_int_equal(received.status, 0);
-		assert_int_equal(received.source, known && info.has_source ? pair.b_to_a : WEFT_DEST_NONE);
+		assert_int_equal(received.source,
+				 known && info.has_source ? pair.b_to_a : WEFT_DEST_NONE);
 		if (known)
 			assert_int_equal(weft_net_remove_peer(pair.b, pair.b_to_a), 0);
 	}
@@ -112,13 +120,13 @@ static void tags_choose_the_receive(void **state)
 {
 	struct weft_net_opts opts = test_opts();
 	struct pair pair;
-	struct outcome sent[3] = { 0 }, received[3] = { 0 };
+	struct outcome sent[3] = {0}, received[3] = {0};
 	(void)state;
 	pair_open(&pair, &opts);
 	struct weft_buf *from = filled(pair.a, 300, 0);
 	struct weft_buf *into = filled(pair.b, 300, 9);
 	/* Into three parts of one buffer: tag 5, tag 6, and tag 0x10 to 0x1f. */
-	static const uint64_t tags[3] = { 5, 6, 0x10 };
+	static const uint64_t tags[3] = {5, 6, 0x10};
 	for (int i = 0; i < 3; i++) {
 		struct weft_post post = whole(into);
 		post.off = (size_t)i * 100;
@@ -182,10 +190,10 @@ static void messages_match_receives_in_order(void **state)
 	(void)state;
 	pair_open(&pair, &opts);
 	for (int i = 0; i < MANY; i++) {
-		note[i] = (struct numbered){ .index = i, .count = &received };
+		note[i] = (struct numbered){.index = i, .count = &received};
 		into[i] = filled(pair.b, 64, 0);
 		from[i] = filled(pair.a, 64, 0);
-		memcpy(weft_buf_data(from[i]), &(uint32_t){ (uint32_t)i }, sizeof(uint32_t));
+		memcpy(weft_buf_data(from[i]), &(uint32_t){(uint32_t)i}, sizeof(uint32_t));
 		assert_int_equal(weft_net_recv(pair.b, into[i], note_number, &note[i]), 0);
 	}
 	for (int i = 0; i < MANY; i++) {
@@ -206,7 +214,7 @@ static void longer_than_the_receive(void **state)
 {
 	struct weft_net_opts opts = test_opts();
 	struct pair pair;
-	struct outcome sent = { 0 }, received = { 0 };
+	struct outcome sent = {0}, received = {0};
 	(void)state;
 	pair_open(&pair, &opts);
 	struct weft_buf *from = filled(pair.a, 4096, 3);
@@ -222,7 +230,10 @@ static void longer_than_the_receive(void **state)
 	} else {
 		assert_int_equal(received.status, -FI_ETRUNC);
 	}
-	/* Some providers break the connection over it, and lose what is sent before they notice: send until one is in. */
+	/*
+	 * Some providers break the connection over it, and lose what is sent before they notice:
+	 * send until one is in.
+	 */
 	int before = received.calls;
 	assert_int_equal(weft_net_recv(pair.b, into, record, &received), 0);
 	post.len = 500;
@@ -231,7 +242,8 @@ static void longer_than_the_receive(void **state)
 		int sent_before = sent.calls;
 		assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &sent), 0);
 		poll_until(pair.a, pair.b, &sent.calls, sent_before + 1);
-		for (int64_t until = now_ms() + 200; received.calls == before && now_ms() < until;) {
+		for (int64_t until = now_ms() + 200;
+		     received.calls == before && now_ms() < until;) {
 			weft_net_poll(pair.a, 0);
 			weft_net_poll(pair.b, 0);
 		}
@@ -255,7 +267,7 @@ static void wrong_posts_are_refused(void **state)
 {
 	struct weft_net_opts opts = test_opts();
 	struct pair pair;
-	struct outcome none = { 0 };
+	struct outcome none = {0};
 	struct weft_net_stats before = WEFT_NET_STATS_INIT, after = WEFT_NET_STATS_INIT;
 	(void)state;
 	pair_open(&pair, &opts);
@@ -281,7 +293,9 @@ static void wrong_posts_are_refused(void **state)
 	assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, NULL, &none), -EINVAL);
 	assert_int_equal(weft_net_send(pair.a, WEFT_DEST_NONE, &post, record, &none), -ENOTCONN);
 	assert_int_equal(weft_net_send(pair.a, pair.a_to_b + 1, &post, record, &none), -ENOTCONN);
-	assert_int_equal(weft_net_send(pair.a, pair.a_to_b + ((weft_dest)1 << 32), &post, record, &none), -ENOTCONN);
+	assert_int_equal(
+		weft_net_send(pair.a, pair.a_to_b + ((weft_dest)1 << 32), &post, record, &none),
+		-ENOTCONN);
 	post.buf = NULL;
 	assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &none), -EINVAL);
 	post = whole(foreign);
@@ -303,7 +317,7 @@ static void limits_refuse_the_next(void **state)
 {
 	struct weft_net_opts opts = test_opts();
 	struct pair pair;
-	struct outcome out = { 0 };
+	struct outcome out = {0};
 	(void)state;
 	opts.max_ops = 8;
 	opts.max_ops_per_peer = 3;
@@ -350,10 +364,10 @@ static void callbacks_may_start_operations(void **state)
 {
 	struct weft_net_opts opts = test_opts();
 	struct pair pair;
-	struct outcome sent = { 0 }, back = { 0 };
+	struct outcome sent = {0}, back = {0};
 	(void)state;
 	pair_open(&pair, &opts);
-	struct echo echo = { .to = pair.b_to_a };
+	struct echo echo = {.to = pair.b_to_a};
 	struct weft_buf *from = filled(pair.a, 77, 5);
 	struct weft_buf *into = filled(pair.b, 100, 0);
 	struct weft_buf *reply = filled(pair.a, 100, 0);

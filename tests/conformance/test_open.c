@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Opening: candidates and their reasons, policy, options, limits of peers, what is told of a net. */
+/*
+ * Opening: candidates and their reasons, policy, options, limits of peers, what is told of a net.
+ *
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +27,8 @@ static struct weft_net_opts quiet_opts(void)
 }
 
 /* That opening fails with a code, and that the log says each of the words. */
-static void refused(const struct weft_net_opts *opts, int code, const char *word, const char *other_word)
+static void refused(const struct weft_net_opts *opts, int code, const char *word,
+		    const char *other_word)
 {
 	struct weft_net *net = (struct weft_net *)-1;
 	last_error[0] = 0;
@@ -64,8 +68,9 @@ static void every_candidate_has_a_reason(void **state)
 	assert_true(info.cq_data_size >= 4);
 	assert_true(info.has_tagged && info.tx_size > 0 && info.rx_size > 0 && info.max_peers > 0);
 	assert_true(info.libfabric_running > 0 && info.libfabric_built > 0);
-	assert_true((info.caveat != NULL) ==
-		    (provider_is("udp") || (provider_is("shm") && info.libfabric_running < (2 << 16))));
+	assert_true(
+		(info.caveat != NULL) ==
+		(provider_is("udp") || (provider_is("shm") && info.libfabric_running < (2 << 16))));
 	info.size = 4;
 	assert_int_equal(weft_net_get_info(net, &info), -EINVAL);
 	assert_int_equal(weft_net_close(net), 0);
@@ -78,7 +83,8 @@ static void without_wishes_the_policy_decides(void **state)
 	struct weft_candidate *list = NULL;
 	(void)state;
 	assert_true(weft_net_list(NULL, &list) > 0);
-	assert_true(strncmp(list->provider, "efa", 3) == 0 || strncmp(list->provider, "verbs", 5) == 0 ||
+	assert_true(strncmp(list->provider, "efa", 3) == 0 ||
+		    strncmp(list->provider, "verbs", 5) == 0 ||
 		    strncmp(list->provider, "tcp", 3) == 0);
 	for (struct weft_candidate *c = list; c; c = c->next) {
 		if (strcmp(c->provider, "shm") == 0 || strncmp(c->provider, "udp", 3) == 0)
@@ -263,7 +269,8 @@ static void numbered_addr(struct weft_addr *addr, int number)
 	if (provider_is("shm"))
 		snprintf(text, sizeof(text), "shm://nobody-%d", number);
 	else
-		snprintf(text, sizeof(text), "%s://127.0.1.%d:%d", provider(), 1 + number % 200, 1000 + number);
+		snprintf(text, sizeof(text), "%s://127.0.1.%d:%d", provider(), 1 + number % 200,
+			 1000 + number);
 	assert_int_equal(weft_addr_parse(addr, text, NULL), 0);
 }
 
@@ -332,7 +339,8 @@ static void fabric_objects_are_handed_out(void **state)
 	(void)state;
 	struct weft_net *net = open_net(&opts);
 	assert_int_equal(weft_net_fabric(net, &fabric), 0);
-	assert_true(fabric.info && fabric.fabric && fabric.domain && fabric.av && fabric.cq && fabric.ep);
+	assert_true(fabric.info && fabric.fabric && fabric.domain && fabric.av && fabric.cq &&
+		    fabric.ep);
 	fabric.size = 1;
 	assert_int_equal(weft_net_fabric(net, &fabric), -EINVAL);
 	assert_int_equal(weft_net_close(net), 0);

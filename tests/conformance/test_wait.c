@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Waiting: timeouts, wake from another thread, the descriptor in a loop of one's own, nets on many threads. */
+/*
+ * Waiting: timeouts, wake from another thread, the descriptor in a loop of one's own, nets on many
+ * threads.
+ */
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -26,14 +29,17 @@ static void poll_ends_at_its_timeout(void **state)
 	assert_int_equal(weft_net_close(net), 0);
 }
 
-/* A loaded machine may delay a thread, but not by a thousand sleeps: an idle net does not look again all the time. */
+/*
+ * A loaded machine may delay a thread, but not by a thousand sleeps: an idle net does not look
+ * again all the time.
+ */
 static void idle_sleeps_are_long(void **state)
 {
 	struct weft_net_opts opts = test_opts();
 	struct weft_net *net = open_net(&opts);
 	struct weft_net_stats stats = WEFT_NET_STATS_INIT;
 	struct weft_net_info info = WEFT_NET_INFO_INIT;
-	struct outcome out = { 0 };
+	struct outcome out = {0};
 	(void)state;
 	weft_net_get_info(net, &info);
 	struct weft_buf *buf = filled(net, 100, 0);
@@ -75,7 +81,7 @@ static void wake_makes_the_descriptor_readable(void **state)
 {
 	struct weft_net_opts opts = test_opts();
 	struct weft_net *net = open_net(&opts);
-	struct pollfd fd = { .fd = weft_net_fd(net), .events = POLLIN };
+	struct pollfd fd = {.fd = weft_net_fd(net), .events = POLLIN};
 	(void)state;
 	assert_true(fd.fd >= 0);
 	while (weft_net_arm(net) == 0)
@@ -123,7 +129,8 @@ static void echo_received(struct weft_net *net, const struct weft_done *done)
 	post.len = done->len;
 	if (done->status != 0 || weft_net_send(net, echo->dest, &post, echo_sent, echo) != 0)
 		echo->errors++;
-	if (weft_buf_alloc(net, 64, &into) != 0 || weft_net_recv(net, into, echo_received, echo) != 0)
+	if (weft_buf_alloc(net, 64, &into) != 0 ||
+	    weft_net_recv(net, into, echo_received, echo) != 0)
 		echo->errors++;
 	else
 		weft_buf_unref(into);
@@ -156,7 +163,8 @@ static void *echo_main(void *arg)
 	return NULL;
 }
 
-static void start_echo(struct echo_thread *echo, pthread_t *thread, struct weft_net *net, weft_dest *dest)
+static void start_echo(struct echo_thread *echo, pthread_t *thread, struct weft_net *net,
+		       weft_dest *dest)
 {
 	echo->opts = test_opts();
 	assert_int_equal(weft_net_get_addr(net, &echo->peer), 0);
@@ -180,14 +188,15 @@ static void stop_echo(struct echo_thread *echo, pthread_t thread)
 /* The net in a loop of the caller's own: arm, sleep on the descriptor, poll without waiting. */
 static void foreign_loop(struct weft_net *net, const int *calls, int want)
 {
-	struct pollfd fd = { .fd = weft_net_fd(net), .events = POLLIN };
+	struct pollfd fd = {.fd = weft_net_fd(net), .events = POLLIN};
 	while (*calls < want) {
 		int ms = weft_net_arm(net);
 		assert_true(ms >= 0);
 		if (ms > 0) {
 			int ready = poll(&fd, 1, PATIENCE_MS);
 			if (ready == 0)
-				fail_msg("nothing woke the loop, with %d of %d callbacks", *calls, want);
+				fail_msg("nothing woke the loop, with %d of %d callbacks", *calls,
+					 want);
 		}
 		assert_true(weft_net_poll(net, 0) >= 0);
 	}
@@ -197,8 +206,8 @@ static void descriptor_serves_a_foreign_loop(void **state)
 {
 	struct weft_net_opts opts = test_opts();
 	struct weft_net *net = open_net(&opts);
-	struct echo_thread echo = { .errors = 0 };
-	struct outcome sent = { 0 }, received = { 0 };
+	struct echo_thread echo = {.errors = 0};
+	struct outcome sent = {0}, received = {0};
 	pthread_t thread;
 	weft_dest dest;
 	(void)state;
@@ -225,8 +234,8 @@ static void sleeping_poll_is_woken_by_messages(void **state)
 {
 	struct weft_net_opts opts = test_opts();
 	struct weft_net *net = open_net(&opts);
-	struct echo_thread echo = { .errors = 0 };
-	struct outcome sent = { 0 }, received = { 0 };
+	struct echo_thread echo = {.errors = 0};
+	struct outcome sent = {0}, received = {0};
 	pthread_t thread;
 	weft_dest dest;
 	(void)state;
@@ -268,8 +277,8 @@ static void count_done(struct weft_net *net, const struct weft_done *done)
 static void *worker_main(void *arg)
 {
 	struct worker *worker = arg;
-	struct weft_net *net[2] = { NULL };
-	struct weft_buf *buf[2] = { NULL };
+	struct weft_net *net[2] = {NULL};
+	struct weft_buf *buf[2] = {NULL};
 	struct weft_addr addr;
 	weft_dest dest;
 	int ret = 0;
@@ -288,7 +297,8 @@ static void *worker_main(void *arg)
 		ret = weft_net_recv(net[1], buf[1], count_done, worker);
 		if (ret == 0)
 			ret = weft_net_send(net[0], dest, &post, count_done, worker);
-		for (int64_t end = now_ms() + PATIENCE_MS; ret == 0 && worker->done < want && now_ms() < end;) {
+		for (int64_t end = now_ms() + PATIENCE_MS;
+		     ret == 0 && worker->done < want && now_ms() < end;) {
 			weft_net_poll(net[0], 0);
 			weft_net_poll(net[1], 0);
 		}
@@ -305,7 +315,7 @@ static void *worker_main(void *arg)
 
 static void nets_on_threads_know_nothing_of_each_other(void **state)
 {
-	struct worker worker[THREADS] = { 0 };
+	struct worker worker[THREADS] = {0};
 	pthread_t thread[THREADS];
 	(void)state;
 	for (int i = 0; i < THREADS; i++) {

@@ -133,6 +133,7 @@ static const struct good goods[] = {
 	 "efa://fe80000000000000" ZEROS_8 "ffff0000abcdefab" ZEROS_8},
 	{"efa://" ZEROS_8 "0000000000000001" ZEROS_8 ZEROS_8, WEFT_SCHEME_EFA, FI_ADDR_EFA, 32,
 	 NULL},
+	{"efa://0100000000000000" ZEROS_8 ZEROS_8 ZEROS_8, WEFT_SCHEME_EFA, FI_ADDR_EFA, 32, NULL},
 	{"tcp://1.2.3.4:5", WEFT_SCHEME_TCP, FI_SOCKADDR_IN, 16, NULL},
 	{"tcp://127.0.0.1:1", WEFT_SCHEME_TCP, FI_SOCKADDR_IN, 16, NULL},
 	{"tcp://0.0.0.1:65535", WEFT_SCHEME_TCP, FI_SOCKADDR_IN, 16, NULL},
@@ -158,9 +159,11 @@ static const struct good goods[] = {
 	{"shm://.a", WEFT_SCHEME_SHM, FI_ADDR_STR, 3, NULL},
 	{"shm://weft_A-Za-z:0.9", WEFT_SCHEME_SHM, FI_ADDR_STR, 16, NULL},
 	{"shm://" NAME_127, WEFT_SCHEME_SHM, FI_ADDR_STR, 128, NULL},
-	{"shm://fi_shm://123:0:1", WEFT_SCHEME_SHM, FI_ADDR_STR, 8, "shm://123:0:1"},
-	{"shm://fi_ns://node:7471", WEFT_SCHEME_SHM, FI_ADDR_STR, 10, "shm://node:7471"},
-	{"shm://fi_shm://" NAME_127, WEFT_SCHEME_SHM, FI_ADDR_STR, 128, "shm://" NAME_127},
+	{"shm://fi_shm://123:0:1", WEFT_SCHEME_SHM, FI_ADDR_STR, 17, NULL},
+	{"shm://123:0:1", WEFT_SCHEME_SHM, FI_ADDR_STR, 8, NULL},
+	{"shm://fi_ns://node:7471", WEFT_SCHEME_SHM, FI_ADDR_STR, 18, NULL},
+	{"shm://fi_shm://" NAME_31 NAME_31 NAME_31 "1234567890123456789012345", WEFT_SCHEME_SHM,
+	 FI_ADDR_STR, 128, NULL},
 	{"shm://fi_shm:", WEFT_SCHEME_SHM, FI_ADDR_STR, 8, NULL},
 	{"raw://0/00", WEFT_SCHEME_RAW, 0, 1, NULL},
 	{"raw://10/0aFF", WEFT_SCHEME_RAW, 10, 2, "raw://10/0aff"},
@@ -293,8 +296,10 @@ static const struct bad bads[] = {
 	{"tcp://:5", 6, "expected an IP address, found ':'"},
 	{"udp:// 1.2.3.4:5", 6, "expected an IP address, found a blank"},
 	{"tcp://node1:5", 6, NAMES},
+	{"tcp://n:5", 6, NAMES},
 	{"verbs://Node1", 8, NAMES},
 	{"tcp://::1:5", 6, BRACKETS},
+	{"tcp://::", 6, BRACKETS},
 	{"tcp://fe80::1:5", 6, BRACKETS},
 	{"tcp://1.2.3.4", 13, "expected ':' and the port, found the end of the text"},
 	{"tcp://1.2.3.4.5:5", 13, "expected ':' and the port, found '.'"},
@@ -305,6 +310,7 @@ static const struct bad bads[] = {
 	{"tcp://1.2.3.4:http", 14, "expected the port, found 'h'"},
 	{"tcp://1.2.3.4:0", 14, PORT_RANGE},
 	{"tcp://1.2.3.4:65536", 14, PORT_RANGE},
+	{"tcp://1.2.3.4:655350", 14, PORT_RANGE},
 	{"tcp://1.2.3.4:18446744073709551617", 14, PORT_RANGE},
 	{"tcp://1.2.3.4:00", 14, "the port has a leading zero"},
 	{"tcp://1.2.3.4:05", 14, "the port has a leading zero"},
@@ -318,6 +324,7 @@ static const struct bad bads[] = {
 	{"tcp://1..3.4:5", 8, V4_PART "'.'"},
 	{"tcp://1.x.3.4:5", 8, V4_PART "'x'"},
 	{"tcp://256.2.3.4:5", 6, V4_RANGE},
+	{"tcp://1.2.3.2555:5", 12, V4_RANGE},
 	{"tcp://1.2.3.1000:5", 12, V4_RANGE},
 	{"tcp://1.2.3.04:5", 12, "a part of the IPv4 address has a leading zero"},
 	{"tcp://00.2.3.4:5", 6, "a part of the IPv4 address has a leading zero"},
@@ -342,6 +349,8 @@ static const struct bad bads[] = {
 	{"tcp://[1:2:3:4:5:6:7]:5", 7, V6_BAD},
 	{"tcp://[1:2:3:4:5:6:7:8:9]:5", 7, V6_BAD},
 	{"tcp://[0000:0000:0000:0000:0000:0000:0000:0000:0000:1]:5", 7, V6_BAD},
+	{"tcp://[0000:0000:0000:0000:0000:0000:0000:0000:00000:]:5", 7, V6_BAD},
+	{"tcp://[2001:0db8:0000:0000:0000:0000:255.255.255.2555]:5", 7, V6_BAD},
 	{"tcp://[::]:5", 7, ":: is not the address of a host"},
 	{"tcp://[0:0:0:0:0:0:0:0]:5", 7, ":: is not the address of a host"},
 	{"tcp://[ff02::1]:5", 7, V6_MULTICAST},
@@ -377,7 +386,7 @@ static const struct bad bads[] = {
 	{"shm://a`", 7, SHM_BYTES "'`'"},
 	{"shm://a{", 7, SHM_BYTES "'{'"},
 	{"shm://" NAME_127 "x", 133, SHM_LONG},
-	{"shm://fi_shm://" NAME_127 "xyz", 142, SHM_LONG},
+	{"shm://fi_shm://" NAME_127 "xyz", 133, SHM_LONG},
 
 	{"raw://", 6, "expected the number of the address format, found the end of the text"},
 	{"raw://x/00", 6, "expected the number of the address format, found 'x'"},
@@ -584,6 +593,8 @@ static void test_raw_bad_shm(void **state)
 	assert_raw_refused(WEFT_SCHEME_SHM, "", 0, 0, "the shm name does not end in a NUL byte");
 	assert_raw_refused(WEFT_SCHEME_SHM, "name", 4, 4,
 			   "the shm name does not end in a NUL byte");
+	assert_raw_refused(WEFT_SCHEME_SHM, "fi_shm://", 9, 9,
+			   "the shm name does not end in a NUL byte");
 	assert_raw_refused(WEFT_SCHEME_SHM, "fi_shm://a", 10, 10,
 			   "the shm name does not end in a NUL byte");
 	assert_raw_refused(WEFT_SCHEME_SHM, nul_inside, sizeof(nul_inside), 3,
@@ -651,12 +662,6 @@ static void test_canonical(void **state)
 			 0);
 	want = parsed("udp://[fe80::1%9]:5");
 	assert_memory_equal(addr.raw, want.raw, sizeof(want.raw));
-
-	assert_int_equal(
-		weft_addr_from_raw(&addr, WEFT_SCHEME_SHM, 0, "fi_shm://123:0:1", 17, NULL), 0);
-	want = parsed("shm://123:0:1");
-	assert_memory_equal(addr.raw, want.raw, sizeof(want.raw));
-	assert_int_equal(addr.len, want.len);
 }
 
 static void test_raw_format(void **state)
@@ -674,30 +679,32 @@ static void test_raw_format(void **state)
 	assert_formats(&addr, "shm://a");
 }
 
+/* Text that fits exactly is written, one byte less is refused, and nothing else is touched. */
 static void test_format_size(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < COUNT(goods); i++) {
 		struct weft_addr addr = parsed(goods[i].text);
-		char text[WEFT_ADDR_TEXT_MAX];
+		char want[WEFT_ADDR_TEXT_MAX];
 		size_t len;
 
-		assert_in_range(weft_addr_format(&addr, text, sizeof(text)), 1, sizeof(text) - 1);
-		len = strlen(text);
-		for (size_t size = 0; size <= len; size++) {
-			char *small = malloc(size > 0 ? size : 1);
+		assert_in_range(weft_addr_format(&addr, want, sizeof(want)), 1, sizeof(want) - 1);
+		len = strlen(want);
+		for (size_t size = 0; size <= len + 1; size++) {
+			/* Exactly as long as it says, so that a sanitizer sees a write too far. */
+			char *text = malloc(size > 0 ? size : 1);
+			int n;
 
-			assert_non_null(small);
-			memset(small, 'x', size);
-			assert_int_equal(weft_addr_format(&addr, small, size), -ENOSPC);
-			/* Nothing is written on failure, not even a part. */
+			assert_non_null(text);
+			memset(text, 'x', size);
+			n = weft_addr_format(&addr, text, size);
+			assert_int_equal(n, size <= len ? -ENOSPC : (int)len);
 			for (size_t at = 0; at < size; at++)
-				assert_int_equal(small[at], 'x');
-			free(small);
+				assert_int_equal(text[at], size <= len ? 'x' : want[at]);
+			free(text);
 		}
-		assert_int_equal(weft_addr_format(&addr, text, len + 1), (int)len);
 		assert_int_equal(weft_addr_format(&addr, NULL, 0), -ENOSPC);
-		assert_int_equal(weft_addr_format(&addr, NULL, sizeof(text)), -EINVAL);
+		assert_int_equal(weft_addr_format(&addr, NULL, sizeof(want)), -EINVAL);
 	}
 }
 
@@ -800,12 +807,10 @@ static void test_equal(void **state)
 	assert_formats(&b, "tcp://1.2.3.4:5");
 	assert_int_equal(weft__addr_check(&b, &b, NULL), 0);
 	assert_memory_equal(a.raw, b.raw, sizeof(a.raw));
-	/* A name made by hand, with the provider's prefix. */
+	/* To libfabric 1.17 these are two peers, although they open the same file. */
 	a = parsed("shm://x");
-	b = a;
-	memcpy(b.raw, "fi_shm://x", 11);
-	b.len = 11;
-	assert_int_equal(weft_addr_equal(&a, &b), 1);
+	b = parsed("shm://fi_shm://x");
+	assert_int_equal(weft_addr_equal(&a, &b), 0);
 }
 
 static void test_scheme_name(void **state)

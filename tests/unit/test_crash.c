@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * That a crash is seen as a crash. Debian's libfabric brings in a library that catches fatal signals and ends the
- * process with status 1, which a test runner takes for an ordinary failure, and a supervisor for an ordinary end. The
- * tests run with IPATH_NO_BACKTRACE=1, which stops that; this one fails when they do not.
+ * That a crash is seen as a crash. Debian's libfabric brings in a library that catches fatal
+ * signals and ends the process with status 1, which a test runner takes for an ordinary failure,
+ * and a supervisor for an ordinary end. The tests run with IPATH_NO_BACKTRACE=1, which stops that;
+ * this one fails when they do not.
  */
 #include <setjmp.h>
 #include <signal.h>

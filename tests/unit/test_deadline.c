@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The wheel of deadlines, told the time by the test: nothing too early, nothing late, nothing lost. */
+/*
+ * The wheel of deadlines, told the time by the test: nothing too early, nothing late, nothing lost.
+ *
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,8 +34,8 @@ static void passes_at_its_time(void **state)
 	static struct weft__deadlines wheel;
 	struct weft__deadline entry;
 	/* Within a slot, at its edges, in the next turns of the wheel. */
-	static const int64_t after[] = { 0, 1, 3, 4, 5, 1023, 4095, 4096, 4097, 8192, 100000 };
-	static const int64_t starts[] = { 0, 1, 4095, 123456789 };
+	static const int64_t after[] = {0, 1, 3, 4, 5, 1023, 4095, 4096, 4097, 8192, 100000};
+	static const int64_t starts[] = {0, 1, 4095, 123456789};
 	(void)state;
 	for (size_t s = 0; s < sizeof(starts) / sizeof(starts[0]); s++) {
 		for (size_t i = 0; i < sizeof(after) / sizeof(after[0]); i++) {

@@ -20,9 +20,11 @@ static void rows_by_version(void **state)
 	assert_false(weft__quirks_find("efa", FI_VERSION(2, 1))->close_blocks);
 	assert_string_equal(weft__quirks_find("efa", FI_VERSION(2, 1))->fabric, "efa");
 	row = weft__quirks_find("tcp;ofi_rxm", FI_VERSION(1, 17));
-	assert_true(row->rank == WEFT__RANK_TCP && row->scheme == WEFT_SCHEME_TCP && row->ip && row->fd_per_peer);
+	assert_true(row->rank == WEFT__RANK_TCP && row->scheme == WEFT_SCHEME_TCP && row->ip &&
+		    row->fd_per_peer);
 	/* From 1.18 the native provider is the better of the two. */
-	assert_int_equal(weft__quirks_find("tcp;ofi_rxm", FI_VERSION(2, 1))->rank, WEFT__RANK_ASKED);
+	assert_int_equal(weft__quirks_find("tcp;ofi_rxm", FI_VERSION(2, 1))->rank,
+			 WEFT__RANK_ASKED);
 	assert_int_equal(weft__quirks_find("tcp", FI_VERSION(2, 1))->rank, WEFT__RANK_TCP);
 	assert_non_null(weft__quirks_find("shm", FI_VERSION(1, 17))->caveat);
 	assert_null(weft__quirks_find("shm", FI_VERSION(2, 1))->caveat);

@@ -48,7 +48,7 @@ static void remove_file(const char *name, const char *end)
 
 static void claims_are_random_and_released(void **state)
 {
-	struct weft__shmname a = { 0 }, b = { 0 };
+	struct weft__shmname a = {0}, b = {0};
 	(void)state;
 	assert_int_equal(weft__shmname_claim(&a, "prefix", &silent), 0);
 	assert_int_equal(weft__shmname_claim(&b, "prefix", &silent), 0);
@@ -69,9 +69,10 @@ static void claims_are_random_and_released(void **state)
 
 static void prefixes_that_are_refused(void **state)
 {
-	static const char *const bad[] = { "", "a/b", "a b", "..\n", "\xff",
-					   "a-prefix-that-is-longer-than-forty-eight-characters" };
-	struct weft__shmname name = { 0 };
+	static const char *const bad[] = {
+		"",	"a/b",	"a b",
+		"..\n", "\xff", "a-prefix-that-is-longer-than-forty-eight-characters"};
+	struct weft__shmname name = {0};
 	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		assert_int_equal(weft__shmname_claim(&name, bad[i], &silent), -EINVAL);
@@ -81,7 +82,7 @@ static void prefixes_that_are_refused(void **state)
 
 static void only_the_dead_are_removed(void **state)
 {
-	struct weft__shmname mine = { 0 };
+	struct weft__shmname mine = {0};
 	char dead[WEFT__SHM_NAME_MAX];
 	int pipe_fds[2];
 	(void)state;
@@ -90,7 +91,7 @@ static void only_the_dead_are_removed(void **state)
 	assert_int_equal(pipe(pipe_fds), 0);
 	pid_t child = fork();
 	if (child == 0) {
-		struct weft__shmname name = { 0 };
+		struct weft__shmname name = {0};
 		bool ok = weft__shmname_claim(&name, "dead", &silent) == 0 &&
 			  write(pipe_fds[1], name.name, sizeof(name.name)) == sizeof(name.name);
 		_exit(ok ? 0 : 1);
@@ -121,8 +122,9 @@ static void only_the_dead_are_removed(void **state)
 
 static void locks_of_other_shapes_are_left_alone(void **state)
 {
-	static const char *const names[] = { "weft-.lock", "weft-0123456789abcdeG.lock", "other-0123456789abcdef.lock",
-					     "weft-0123456789abcdef.lockx" };
+	static const char *const names[] = {"weft-.lock", "weft-0123456789abcdeG.lock",
+					    "other-0123456789abcdef.lock",
+					    "weft-0123456789abcdef.lockx"};
 	(void)state;
 	for (size_t i = 0; i < 4; i++)
 		make_file(names[i], "");
