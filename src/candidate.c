@@ -348,8 +348,7 @@ static int append(struct weft_candidate **list, struct fi_info *info, size_t lev
 		entry->info = info;
 		entry->level = level;
 		entry->order = order++;
-		entry->quirks =
-			weft__quirks_find(info->fabric_attr->prov_name, weft__libfabric_version());
+		entry->quirks = weft__quirks_find(info->fabric_attr->prov_name, fi_version());
 		describe(entry);
 		*end = &entry->candidate;
 		end = &entry->candidate.next;

@@ -180,7 +180,7 @@ int weft_net_open(struct weft_net **out, const struct weft_net_opts *given)
 	ret = weft__candidate_choose(&net->opts, &net->log, &net->choice);
 	if (ret < 0)
 		goto free_net;
-	net->has_source = weft__has(net, FI_SOURCE);
+	net->has_source = weft__has(net, FI_SOURCE) && !net->choice.quirks->stale_source;
 	ret = take_name(net, net->opts.bind);
 	if (ret < 0)
 		goto free_choice;

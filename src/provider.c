@@ -62,6 +62,7 @@ static const struct weft__quirks table[] = {
 	 .scheme = WEFT_SCHEME_SHM,
 	 .rank = WEFT__RANK_ASKED,
 	 .lock_names = true,
+	 .stale_source = true,
 	 .max_peers = 256,
 	 .caveat = SHM_OLD},
 	{.provider = "shm",
@@ -74,6 +75,7 @@ static const struct weft__quirks table[] = {
 	 .scheme = WEFT_SCHEME_UDP,
 	 .rank = WEFT__RANK_ASKED,
 	 .ip = true,
+	 .stale_source = true,
 	 .caveat = UDP},
 	{.provider = "sockets",
 	 .scheme = WEFT_SCHEME_RAW,
@@ -108,7 +110,6 @@ const char *weft__provider_cure(const char *wanted)
 {
 	if (strcmp(wanted, "efa") == 0 || strcmp(wanted, "rdma") == 0)
 		return "; for EFA the instance needs an EFA network interface, the kernel module "
-		       "efa, and in a container the "
-		       "devices /dev/infiniband/uverbs*";
+		       "efa, and in a container the devices /dev/infiniband/uverbs*";
 	return "";
 }

@@ -28,6 +28,7 @@ struct weft__quirks {
 	bool ip;                 /* endpoints bind to an IP address */
 	bool lock_names;         /* endpoint names are ours to choose, and to clean up */
 	bool fd_per_peer;        /* every peer costs a file descriptor */
+	bool stale_source;       /* a message of a stranger is told as from an earlier sender: sources cannot be used */
 	bool close_blocks;       /* closing the endpoint loops for ever while sends to a silent peer are queued */
 	size_t max_peers;        /* 0: no limit of the provider's */
 	const char *fabric;      /* the one fabric of this provider that weft uses; NULL: any */

@@ -71,7 +71,7 @@ enum weft_scheme {
 	WEFT_SCHEME_UDP = 3,   /* udp://..., RDM over datagrams */
 	WEFT_SCHEME_VERBS = 4, /* verbs://..., an IP address that RDMA CM resolves */
 	WEFT_SCHEME_SHM = 5,   /* shm://name */
-	WEFT_SCHEME_RAW = 6,   /* raw://FORMAT/HEX, any other provider's; FORMAT is libfabric's addr_format in decimal */
+	WEFT_SCHEME_RAW = 6,   /* raw://FORMAT/HEX, any other's; FORMAT is libfabric's addr_format in decimal */
 };
 
 /* The address of an endpoint. A plain value: copy it, compare it with weft_addr_equal(). */

@@ -116,6 +116,50 @@ static void source_is_told_where_it_is_known(void **state)
 	pair_close(&pair);
 }
 
+#define SENDERS 4
+
+/* Every sender is told from every other, and one that is not known is not taken for one that is. */
+static void sources_are_told_apart(void **state)
+{
+	struct weft_net_opts opts = test_opts();
+	struct weft_net *server = open_net(&opts), *sender[SENDERS];
+	struct weft_net_info info = WEFT_NET_INFO_INIT;
+	struct outcome sent = {0}, received = {0};
+	struct weft_addr server_addr, addr;
+	weft_dest dest[SENDERS], known[SENDERS] = {WEFT_DEST_NONE};
+	struct weft_buf *from[SENDERS];
+	(void)state;
+	weft_net_get_info(server, &info);
+	assert_int_equal(weft_net_get_addr(server, &server_addr), 0);
+	for (int i = 0; i < SENDERS; i++) {
+		sender[i] = open_net(&opts);
+		from[i] = filled(sender[i], 10, 1);
+		assert_int_equal(weft_net_add_peer(sender[i], &server_addr, &dest[i]), 0);
+		/* The last one stays a stranger. */
+		assert_int_equal(weft_net_get_addr(sender[i], &addr), 0);
+		if (i < SENDERS - 1)
+			assert_int_equal(weft_net_add_peer(server, &addr, &known[i]), 0);
+	}
+	struct weft_buf *into = filled(server, 10, 2);
+	for (int n = 0; n < 5 * SENDERS; n++) {
+		int i = n * 3 % SENDERS;
+		struct weft_post post = whole(from[i]);
+		assert_int_equal(weft_net_recv(server, into, record, &received), 0);
+		assert_int_equal(weft_net_send(sender[i], dest[i], &post, record, &sent), 0);
+		poll_until(sender[i], server, &received.calls, n + 1);
+		poll_until(sender[i], server, &sent.calls, n + 1);
+		assert_int_equal(received.status, 0);
+		if (received.source != (info.has_source ? known[i] : WEFT_DEST_NONE))
+			fail_msg("sender %d is told as %llx", i, (unsigned long long)received.source);
+	}
+	weft_buf_unref(into);
+	for (int i = 0; i < SENDERS; i++) {
+		weft_buf_unref(from[i]);
+		assert_true(weft_net_close(sender[i]) >= 0);
+	}
+	assert_true(weft_net_close(server) >= 0);
+}
+
 static void tags_choose_the_receive(void **state)
 {
 	struct weft_net_opts opts = test_opts();
@@ -395,6 +439,7 @@ int main(void)
 		cmocka_unit_test(empty_message),
 		cmocka_unit_test(cq_data_travels_beside_the_bytes),
 		cmocka_unit_test(source_is_told_where_it_is_known),
+		cmocka_unit_test(sources_are_told_apart),
 		cmocka_unit_test(tags_choose_the_receive),
 		cmocka_unit_test(messages_match_receives_in_order),
 		cmocka_unit_test(longer_than_the_receive),

@@ -29,6 +29,8 @@ static void rows_by_version(void **state)
 	assert_non_null(weft__quirks_find("shm", FI_VERSION(1, 17))->caveat);
 	assert_null(weft__quirks_find("shm", FI_VERSION(2, 1))->caveat);
 	assert_int_equal(weft__quirks_find("shm", FI_VERSION(2, 1))->max_peers, 256);
+	assert_true(weft__quirks_find("shm", FI_VERSION(1, 17))->stale_source);
+	assert_false(weft__quirks_find("shm", FI_VERSION(2, 1))->stale_source);
 	assert_non_null(weft__quirks_find("udp;ofi_rxd", FI_VERSION(2, 1))->caveat);
 	assert_true(weft__quirks_find("verbs;ofi_rxm", FI_VERSION(1, 17))->rdma);
 	row = weft__quirks_find("no-such", FI_VERSION(1, 17));
