@@ -132,9 +132,8 @@ static int close_regs(struct weft_buf *buf)
 	return failed;
 }
 
-static void leave_net(struct weft_buf *buf)
+static void leave_net(struct weft_net *net, struct weft_buf *buf)
 {
-	struct weft_net *net = buf->net;
 	TAILQ_REMOVE(&net->bufs, buf, link);
 	net->stats.buffers--;
 	net->stats.buffer_bytes -= buf->size;
@@ -151,11 +150,11 @@ void weft_buf_unref(struct weft_buf *buf)
 		weft__log(&net->log, WEFT_LOG_ERROR,
 			  "cannot deregister %zu bytes; they are kept for ever", buf->size);
 		buf->refs = 1;
-		leave_net(buf);
+		leave_net(net, buf);
 		return;
 	}
 	if (net)
-		leave_net(buf);
+		leave_net(net, buf);
 	if (!buf->wrapped)
 		free(buf->data);
 	else if (buf->release)
@@ -200,7 +199,7 @@ int weft__bufs_detach(struct weft_net *net)
 		if (ret > 0)
 			buf->refs++;
 		failed += ret;
-		leave_net(buf);
+		leave_net(net, buf);
 	}
 	return failed;
 }
@@ -212,7 +211,7 @@ int weft__bufs_abandon(struct weft_net *net)
 	while ((buf = TAILQ_FIRST(&net->bufs))) {
 		buf->mr = buf->shared = NULL;
 		buf->refs++;
-		leave_net(buf);
+		leave_net(net, buf);
 		count++;
 	}
 	return count;

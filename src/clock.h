@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <time.h>
 
-#define WEFT__NS_PER_MS 1000000
-#define WEFT__NS_PER_S 1000000000
+#define WEFT__NS_PER_MS 1000000L
+#define WEFT__NS_PER_S 1000000000L
 
 static inline int64_t weft__clock_read(clockid_t clock)
 {

@@ -4,6 +4,7 @@
  *
  */
 #include <errno.h>
+#include <string.h>
 
 #include "cq.h"
 #include "error.h"
@@ -113,6 +114,8 @@ int weft__cq_poll(struct weft_net *net)
 	int count = 0;
 	if (net->broken)
 		return -EIO;
+	/* All ones is FI_ADDR_NOTAVAIL, for a provider that leaves out what it does not know. */
+	memset(source, 0xff, sizeof(source));
 	for (int seen = 0; seen < TURN;) {
 		ssize_t got = net->has_source ? fi_cq_readfrom(net->cq, entry, BATCH, source)
 					      : fi_cq_read(net->cq, entry, BATCH);

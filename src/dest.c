@@ -77,23 +77,72 @@ static void new_handle(struct weft__dests *dests, struct weft__dest *dest)
 	dest->handle = (weft_dest)dests->generation[dest->index]++ << 32 | (dest->index + 1);
 }
 
-/*
- * Puts a destination that the address vector knows into the tables. Returns 0 or -ENOMEM, when it
- * is in none.
- */
+/* Puts a destination into the table. Returns 0 or -ENOMEM. */
 static int enter(struct weft__dests *dests, struct weft__dest *dest)
 {
+	int ret = find_index(dests, &dest->index);
+	if (ret < 0)
+		return ret;
 	HASH_ADD_KEYPTR(by_addr, dests->by_addr, dest->addr.raw, dest->addr.len, dest);
 	if (!dest->by_addr.tbl)
 		return -ENOMEM;
-	HASH_ADD(by_fi_addr, dests->by_fi_addr, fi_addr, sizeof(dest->fi_addr), dest);
-	if (!dest->by_fi_addr.tbl) {
-		HASH_DELETE(by_addr, dests->by_addr, dest);
-		return -ENOMEM;
-	}
 	dests->table[dest->index] = dest;
 	dests->count++;
 	new_handle(dests, dest);
+	return 0;
+}
+
+static void leave_av(struct weft_net *net, struct weft__dest *dest)
+{
+	if (dest->fi_addr == FI_ADDR_NOTAVAIL)
+		return;
+	int ret = fi_av_remove(net->av, &dest->fi_addr, 1, 0);
+	if (ret < 0)
+		weft__log(&net->log, WEFT_LOG_WARN,
+			  "the provider does not let go of a peer's address: %s",
+			  weft_strerror(ret));
+}
+
+/* Takes a destination out of all tables and frees it. */
+static void forget(struct weft_net *net, struct weft__dest *dest)
+{
+	struct weft__dests *dests = &net->dests;
+	HASH_DELETE(by_addr, dests->by_addr, dest);
+	if (dest->fi_addr != FI_ADDR_NOTAVAIL)
+		HASH_DELETE(by_fi_addr, dests->by_fi_addr, dest);
+	dests->table[dest->index] = NULL;
+	if (dest->index < dests->free_hint)
+		dests->free_hint = dest->index;
+	dests->count--;
+	free(dest);
+}
+
+int weft__dest_insert(struct weft_net *net, struct weft__dest *dest)
+{
+	struct weft__dests *dests = &net->dests;
+	fi_addr_t fi_addr = FI_ADDR_NOTAVAIL;
+	if (dest->fi_addr != FI_ADDR_NOTAVAIL)
+		return 0;
+	/* To the shm provider a name without an endpoint leaves its place free, for two to share.
+	 */
+	if (net->choice.quirks->shm_names && !weft__shmname_exists((const char *)dest->addr.raw))
+		return -FI_EAGAIN;
+	/* Only 1 is success: some providers answer a bad address by 0, without an error. */
+	int ret = fi_av_insert(net->av, dest->addr.raw, 1, &fi_addr, 0, NULL);
+	if (ret != 1) {
+		weft__log(&net->log, WEFT_LOG_ERROR, "the provider refuses the peer's address%s",
+			  net->addr.scheme == WEFT_SCHEME_EFA
+				  ? "; is it of another subnet or region?"
+				  : "");
+		return ret == -FI_ENOMEM ? -ENOMEM : -EADDRNOTAVAIL;
+	}
+	dest->fi_addr = fi_addr;
+	HASH_ADD(by_fi_addr, dests->by_fi_addr, fi_addr, sizeof(dest->fi_addr), dest);
+	if (!dest->by_fi_addr.tbl) {
+		leave_av(net, dest);
+		dest->fi_addr = FI_ADDR_NOTAVAIL;
+		return -ENOMEM;
+	}
 	return 0;
 }
 
@@ -129,31 +178,20 @@ static int make_dest(struct weft_net *net, const struct weft_addr *addr, weft_de
 		return -ENOMEM;
 	weft__queue_init(&dest->queue);
 	dest->refs = 1;
+	dest->fi_addr = FI_ADDR_NOTAVAIL;
 	dest->addr = *addr;
-	int ret = find_index(dests, &dest->index);
-	if (ret < 0)
-		goto free_dest;
-	/* Only 1 is success: some providers answer a bad address by 0, without an error. */
-	ret = fi_av_insert(net->av, addr->raw, 1, &dest->fi_addr, 0, NULL);
-	if (ret != 1) {
-		ret = ret == -FI_ENOMEM ? -ENOMEM : -EADDRNOTAVAIL;
-		weft__log(&net->log, WEFT_LOG_ERROR, "the provider refuses the peer's address%s",
-			  net->addr.scheme == WEFT_SCHEME_EFA
-				  ? "; is it of another subnet or region?"
-				  : "");
-		goto free_dest;
+	int ret = enter(dests, dest);
+	if (ret < 0) {
+		free(dest);
+		return ret;
 	}
-	ret = enter(dests, dest);
-	if (ret < 0)
-		goto remove_addr;
+	ret = weft__dest_insert(net, dest);
+	if (ret < 0 && ret != -FI_EAGAIN) {
+		forget(net, dest);
+		return ret;
+	}
 	*out = dest->handle;
 	return 0;
-
-remove_addr:
-	fi_av_remove(net->av, &dest->fi_addr, 1, 0);
-free_dest:
-	free(dest);
-	return ret;
 }
 
 int weft_net_add_peer(struct weft_net *net, const struct weft_addr *addr, weft_dest *out)
@@ -175,28 +213,12 @@ int weft_net_add_peer(struct weft_net *net, const struct weft_addr *addr, weft_d
 	return 0;
 }
 
-static void forget(struct weft_net *net, struct weft__dest *dest)
-{
-	struct weft__dests *dests = &net->dests;
-	HASH_DELETE(by_addr, dests->by_addr, dest);
-	HASH_DELETE(by_fi_addr, dests->by_fi_addr, dest);
-	dests->table[dest->index] = NULL;
-	if (dest->index < dests->free_hint)
-		dests->free_hint = dest->index;
-	dests->count--;
-	free(dest);
-}
-
 void weft__dest_released(struct weft_net *net, struct weft__dest *dest)
 {
 	/* A net that closes takes all out at once, when the endpoint is gone. */
 	if (dest->refs > 0 || dest->queue.count > 0 || net->closing)
 		return;
-	int ret = fi_av_remove(net->av, &dest->fi_addr, 1, 0);
-	if (ret < 0)
-		weft__log(&net->log, WEFT_LOG_WARN,
-			  "the provider does not let go of a peer's address: %s",
-			  weft_strerror(ret));
+	leave_av(net, dest);
 	forget(net, dest);
 }
 

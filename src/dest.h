@@ -19,7 +19,7 @@
 
 struct weft__dest {
 	struct weft__queue queue; /* first: a queue that is not for receives is a destination's */
-	fi_addr_t fi_addr;
+	fi_addr_t fi_addr; /* FI_ADDR_NOTAVAIL: not in the address vector yet */
 	weft_dest handle;
 	uint32_t index;
 	size_t refs; /* 0: being removed, as soon as the provider has let go of its operations */
@@ -43,6 +43,12 @@ struct weft__dest *weft__dest_get(const struct weft_net *net, weft_dest handle);
 
 /* The handle of a message's source, or WEFT_DEST_NONE if it is not a known peer. */
 weft_dest weft__dest_source(const struct weft_net *net, fi_addr_t source);
+
+/*
+ * Puts a destination into the address vector, if it is not there. Returns 0, or -FI_EAGAIN while its endpoint is not
+ * there, or -EADDRNOTAVAIL, -ENOMEM.
+ */
+int weft__dest_insert(struct weft_net *net, struct weft__dest *dest);
 
 /* An operation of the destination has been released: removes it, if it was waiting for that. */
 void weft__dest_released(struct weft_net *net, struct weft__dest *dest);

@@ -35,7 +35,7 @@ static int fail(struct weft_net *net, const char *what, int code)
 /* Gives an endpoint of a provider with names a name of ours. */
 static int take_name(struct weft_net *net, const char *prefix)
 {
-	if (!net->choice.quirks->lock_names)
+	if (!net->choice.quirks->shm_names)
 		return 0;
 	weft__shmname_sweep(&net->log);
 	int ret = weft__shmname_claim(&net->shmname, prefix, &net->log);

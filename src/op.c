@@ -149,6 +149,11 @@ static void join_queue(struct weft_net *net, struct weft__queue *queue, struct w
 static int post(struct weft_net *net, struct weft__op *op)
 {
 	struct fid_ep *ep = net->ep;
+	if (op->dest && op->dest->fi_addr == FI_ADDR_NOTAVAIL) {
+		int waits = weft__dest_insert(net, op->dest);
+		if (waits < 0)
+			return waits;
+	}
 	fi_addr_t to = op->dest ? op->dest->fi_addr : FI_ADDR_UNSPEC;
 	void *data = op->buf ? op->buf->data + op->off : NULL;
 	void *desc = op->buf ? fi_mr_desc(op->buf->mr) : NULL;

@@ -26,7 +26,7 @@ struct weft__quirks {
 	enum weft__rank rank;
 	bool rdma;               /* a real RDMA device carries the bytes */
 	bool ip;                 /* endpoints bind to an IP address */
-	bool lock_names;         /* endpoint names are ours to choose, and to clean up */
+	bool shm_names;          /* addresses are names in /dev/shm: ours to choose, to clean up, and to look for */
 	bool fd_per_peer;        /* every peer costs a file descriptor */
 	bool stale_source;       /* a message of a stranger is told as from an earlier sender: sources cannot be used */
 	bool close_blocks;       /* closing the endpoint loops for ever while sends to a silent peer are queued */

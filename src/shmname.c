@@ -89,6 +89,15 @@ void weft__shmname_release(struct weft__shmname *name)
 	name->name[0] = 0;
 }
 
+bool weft__shmname_exists(const char *name)
+{
+	char path[sizeof(SHM_DIR "/") + WEFT_ADDR_MAX];
+	/* The provider leaves out what stands before "://" when it opens the file. */
+	const char *prefix_end = strstr(name, "://");
+	snprintf(path, sizeof(path), SHM_DIR "/%s", prefix_end ? prefix_end + 3 : name);
+	return access(path, F_OK) == 0;
+}
+
 /*
  * Length of the name that a lock file belongs to, or 0 if the file name is not that of a lock file
  * of weft.

@@ -7,6 +7,7 @@
 #ifndef WEFT_SHMNAME_H
 #define WEFT_SHMNAME_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "log.h"
@@ -27,6 +28,9 @@ int weft__shmname_claim(struct weft__shmname *name, const char *prefix, const st
 
 /* Gives the name up, when its endpoint is closed. */
 void weft__shmname_release(struct weft__shmname *name);
+
+/* Whether the endpoint of an address is there. name is the address's raw form. */
+bool weft__shmname_exists(const char *name);
 
 /* Removes what dead processes of this user have left in /dev/shm. Returns the number of names removed. */
 size_t weft__shmname_sweep(const struct weft__log *log);

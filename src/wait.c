@@ -239,8 +239,9 @@ int weft_net_arm(struct weft_net *net)
 	struct itimerspec time = {
 		.it_value = {.tv_sec = ns / WEFT__NS_PER_S, .tv_nsec = ns % WEFT__NS_PER_S},
 	};
+	/* The kernel has no reason to refuse; a loop that cannot be woken in time is of no use. */
 	if (timerfd_settime(wait->timer_fd, 0, &time, NULL) < 0)
-		return -errno;
+		return -EIO;
 	wait->timer_armed = true;
 	return (int)((ns + WEFT__NS_PER_MS - 1) / WEFT__NS_PER_MS);
 }

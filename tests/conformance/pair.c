@@ -159,6 +159,24 @@ void exchange(struct pair *pair, struct weft_buf *from, struct weft_buf *into, s
 
 static int absent_socket = -1;
 
+void numbered_efa_addr(struct weft_addr *addr, int host, uint16_t qpn)
+{
+	static struct weft_addr own;
+	static const uint8_t key[4] = {1, 2, 3, 4};
+	if (own.len == 0) {
+		struct weft_net_opts opts = test_opts();
+		struct weft_net *net = open_net(&opts);
+		assert_int_equal(weft_net_get_addr(net, &own), 0);
+		assert_int_equal(weft_net_close(net), 0);
+	}
+	*addr = own;
+	if (host >= 0)
+		addr->raw[15] = (uint8_t)host;
+	/* In the host's byte order, as libfabric has it. */
+	memcpy(addr->raw + 16, &qpn, sizeof(qpn));
+	memcpy(addr->raw + 20, key, sizeof(key));
+}
+
 void absent_addr(struct weft_addr *addr)
 {
 	struct weft_parse_error error;
@@ -173,10 +191,16 @@ void absent_addr(struct weft_addr *addr)
 		struct sockaddr_in in = {.sin_family = AF_INET,
 					 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 		socklen_t len = sizeof(in);
-		absent_socket = socket(AF_INET, provider_is("udp") ? SOCK_DGRAM : SOCK_STREAM, 0);
+		int type = provider_is("udp") || provider_is("efa") ? SOCK_DGRAM : SOCK_STREAM;
+		absent_socket = socket(AF_INET, type, 0);
 		assert_true(absent_socket >= 0);
 		assert_int_equal(bind(absent_socket, (struct sockaddr *)&in, len), 0);
 		assert_int_equal(getsockname(absent_socket, (struct sockaddr *)&in, &len), 0);
+		if (provider_is("efa")) {
+			/* The software device's queue numbers are UDP ports. */
+			numbered_efa_addr(addr, -1, ntohs(in.sin_port));
+			return;
+		}
 		snprintf(text, sizeof(text), "%s://127.0.0.1:%d", provider(), ntohs(in.sin_port));
 	}
 	assert_int_equal(weft_addr_parse(addr, text, &error), 0);

@@ -70,6 +70,12 @@ struct weft_post whole(struct weft_buf *buf);
 /* Sends the whole of a buffer from a to b, into `into`, and checks both ends' status and length. */
 void exchange(struct pair *pair, struct weft_buf *from, struct weft_buf *into, size_t len);
 
+/*
+ * An address of EFA with a key that nobody has: this device's own but for the queue number and, unless host is
+ * negative, the last byte of the GID.
+ */
+void numbered_efa_addr(struct weft_addr *addr, int host, uint16_t qpn);
+
 /* An address of the provider under test where nobody is, and which stays unused until absent_done(). */
 void absent_addr(struct weft_addr *addr);
 void absent_done(void);

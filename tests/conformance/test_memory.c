@@ -180,7 +180,8 @@ static void keys_cannot_be_guessed(void **state)
 			assert_int_not_equal(remote[i].key, remote[j].key);
 		high |= remote[i].key >> 32;
 	}
-	assert_true(high != 0);
+	/* Those of efa are the device's, and have 32 bits. */
+	assert_true((high != 0) == !provider_is("efa"));
 	for (int i = 0; i < 16; i++)
 		weft_buf_unref(buf[i]);
 	assert_int_equal(weft_net_close(net), 0);

@@ -108,6 +108,9 @@ static void source_is_told_where_it_is_known(void **state)
 		assert_int_equal(received.status, 0);
 		assert_int_equal(received.source,
 				 known && info.has_source ? pair.b_to_a : WEFT_DEST_NONE);
+		/* What a removed peer sends after it has been answered once is dropped by efa. */
+		if (provider_is("efa"))
+			break;
 		if (known)
 			assert_int_equal(weft_net_remove_peer(pair.b, pair.b_to_a), 0);
 	}
@@ -150,7 +153,8 @@ static void sources_are_told_apart(void **state)
 		poll_until(sender[i], server, &sent.calls, n + 1);
 		assert_int_equal(received.status, 0);
 		if (received.source != (info.has_source ? known[i] : WEFT_DEST_NONE))
-			fail_msg("sender %d is told as %llx", i, (unsigned long long)received.source);
+			fail_msg("sender %d is told as %llx", i,
+				 (unsigned long long)received.source);
 	}
 	weft_buf_unref(into);
 	for (int i = 0; i < SENDERS; i++) {
