@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parts of the layer 1 benchmark know of each other: bench_l1.c runs the processes and takes the time, raw.c
- * and layer1.c are the two ways to move the same messages.
+ * What the parts of the layer 1 benchmark know of each other: bench_l1.c runs the processes and
+ * takes the time, raw.c and layer1.c are the two ways to move the same messages.
  */
 #ifndef WEFT_BENCH_BENCH_H
 #define WEFT_BENCH_BENCH_H
@@ -18,7 +18,7 @@ struct fi_info;
 
 struct bench_opts {
 	const char *provider; /* "tcp", "shm" */
-	size_t size;          /* bytes of every message */
+	size_t size;	      /* bytes of every message */
 	unsigned window;
 	bool yield; /* both ends share one core: give it up after a poll that found nothing */
 };
@@ -34,7 +34,8 @@ struct bench_kind {
 	const char *name;
 	/* Opens an endpoint with its receives posted. NULL on failure, which has been reported. */
 	struct bench_end *(*open)(const struct bench_opts *opts, enum game_role role);
-	/* Writes the address into addr, BENCH_ADDR_MAX bytes, and returns its length; 0 on failure. */
+	/* Writes the address into addr, BENCH_ADDR_MAX bytes, and returns its length; 0 on failure.
+	 */
 	size_t (*get_addr)(struct bench_end *end, void *addr);
 	bool (*connect)(struct bench_end *end, const void *addr, size_t len);
 	/* Sends what the game allows at its start. */
@@ -51,7 +52,8 @@ struct bench_kind {
 extern const struct bench_kind bench_raw;
 extern const struct bench_kind bench_layer1;
 
-/* Reports an error of libfabric or errno and ends the process: a measurement that failed has no result. */
+/* Reports an error of libfabric or errno and ends the process: a measurement that failed has no
+ * result. */
 _Noreturn void bench_die(const char *what, int code);
 
 #endif

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_l1: one measurement of layer 1, or of libfabric alone doing the same. bench/run takes many and compares.
+ * bench_l1: one measurement of layer 1, or of libfabric alone doing the same. bench/run takes many
+ *and compares.
  *
  *	bench_l1 raw|weft [--provider P] [--size BYTES] [--window N] [--rounds N] [--solo] ...
  *	bench_l1 check [--provider P]
  *
- * A measurement runs two processes, each spinning on a core of its own, and prints one line of JSON. With --solo both
- * ends take turns in one thread, so that the number of instructions does not depend on the scheduler. check opens an
- * endpoint both ways and compares what libfabric says of the two.
+ * A measurement runs two processes, each spinning on a core of its own, and prints one line of
+ *JSON. With --solo both ends take turns in one thread, so that the number of instructions does not
+ *depend on the scheduler. check opens an endpoint both ways and compares what libfabric says of the
+ *two.
  *
  * This file knows processes and clocks. It moves no message itself; raw.c and layer1.c do.
  */
@@ -17,6 +19,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +43,7 @@ struct setup {
 	unsigned rounds, warmup, batch;
 	unsigned limit_s;
 	bool solo;
-	int cpu[2]; /* sender's, receiver's; -1: any */
+	int cpu[2];  /* sender's, receiver's; -1: any */
 	int peer_fd; /* the receiver: its socket to the sender; else -1 */
 };
 
@@ -62,11 +65,12 @@ _Noreturn void bench_die(const char *what, int code)
 	exit(EXIT_FAILURE);
 }
 
-/* ------------------------------------------------------------------------------------------ processes */
+/* ------------------------------------------------------------------------------------------
+ * processes */
 
 /*
- * Two spinning processes on one core measure the scheduler, so each gets its own where there are two. Where there is
- * one, they share it and yield.
+ * Two spinning processes on one core measure the scheduler, so each gets its own where there are
+ * two. Where there is one, they share it and yield.
  */
 static void choose_cpus(struct setup *s)
 {
@@ -96,8 +100,8 @@ static void pin(int cpu)
 }
 
 /*
- * Starts this program again as the receiver. It is a new program, not only a new process, so that neither side carries
- * anything of libfabric from before the fork.
+ * Starts this program again as the receiver. It is a new program, not only a new process, so that
+ * neither side carries anything of libfabric from before the fork.
  */
 static pid_t spawn_receiver(char **argv, int argc, int fd, int cpu)
 {
@@ -118,7 +122,7 @@ static pid_t spawn_receiver(char **argv, int argc, int fd, int cpu)
 		bench_die("fork", -errno);
 	if (pid == 0) {
 		/* A receiver whose sender is gone would spin until its limit. */
-		if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
+		if (prctl(PR_SET_PDEATHSIG, SIGTERM) || getppid() != parent)
 			_exit(EXIT_FAILURE);
 		execv("/proc/self/exe", child_argv);
 		_exit(EXIT_FAILURE);
@@ -165,7 +169,8 @@ static void connect_by_socket(const struct bench_kind *kind, struct bench_end *e
 		bench_die("the address of the other side is refused", -EADDRNOTAVAIL);
 }
 
-static void init_game(const struct setup *s, struct bench_end *end, enum game_role role, uint64_t *stamp)
+static void init_game(const struct setup *s, struct bench_end *end, enum game_role role,
+		      uint64_t *stamp)
 {
 	game_init(&end->game, role, s->opts.window, s->warmup + s->rounds, s->batch, stamp);
 }
@@ -197,7 +202,8 @@ static int run_receiver(const struct setup *s)
 	return EXIT_SUCCESS;
 }
 
-/* ------------------------------------------------------------------------------------------ measuring */
+/* ------------------------------------------------------------------------------------------
+ * measuring */
 
 static int compare_u64(const void *a, const void *b)
 {
@@ -207,8 +213,8 @@ static int compare_u64(const void *a, const void *b)
 }
 
 /*
- * A batch that the scheduler interrupted is far off, so the median of the batches is the figure to compare. The mean
- * is printed as well.
+ * A batch that the scheduler interrupted is far off, so the median of the batches is the figure to
+ * compare. The mean is printed as well.
  */
 static void print_result(const struct setup *s, const struct bench_end *end, const uint64_t *stamp)
 {
@@ -222,14 +228,16 @@ static void print_result(const struct setup *s, const struct bench_end *end, con
 	for (size_t i = 0; i < n; i++)
 		ns[i] = stamp[first + i] - stamp[first + i - 1];
 	qsort(ns, n, sizeof(*ns), compare_u64);
-	printf("{\"mode\": \"%s\", \"provider\": \"%s\", \"size\": %zu, \"window\": %u, \"rounds\": %u, "
-	       "\"messages_a_round\": %u, \"cores\": %d, \"ns_median\": %.1f, \"ns_mean\": %.1f, \"ns_min\": %.1f, "
+	printf("{\"mode\": \"%s\", \"provider\": \"%s\", \"size\": %zu, \"window\": %u, "
+	       "\"rounds\": %u, \"messages_a_round\": %u, \"cores\": %d, "
+	       "\"ns_median\": %.1f, \"ns_mean\": %.1f, \"ns_min\": %.1f, "
 	       "\"polls_a_round\": %.3f, \"idle_polls_a_round\": %.3f, \"libfabric\": \"%u.%u\"}\n",
-	       s->mode, s->kind->get_info(end)->fabric_attr->prov_name, s->opts.size, s->opts.window, s->rounds,
-	       game_chunk(s->opts.window), s->solo || s->cpu[1] < 0 ? 1 : 2, (double)ns[n / 2] / s->batch,
-	       (double)(stamp[first + n - 1] - stamp[first - 1]) / s->rounds, (double)ns[0] / s->batch,
-	       (double)end->polls / rounds, (double)end->idle_polls / rounds, FI_MAJOR(fi_version()),
-	       FI_MINOR(fi_version()));
+	       s->mode, s->kind->get_info(end)->fabric_attr->prov_name, s->opts.size,
+	       s->opts.window, s->rounds, game_chunk(s->opts.window),
+	       s->solo || s->cpu[1] < 0 ? 1 : 2, (double)ns[n / 2] / s->batch,
+	       (double)(stamp[first + n - 1] - stamp[first - 1]) / s->rounds,
+	       (double)ns[0] / s->batch, (double)end->polls / rounds,
+	       (double)end->idle_polls / rounds, FI_MAJOR(fi_version()), FI_MINOR(fi_version()));
 	free(ns);
 }
 
@@ -299,7 +307,8 @@ static int run_solo(const struct setup *s)
 	return EXIT_SUCCESS;
 }
 
-/* ------------------------------------------------------------------------------------------- checking */
+/* -------------------------------------------------------------------------------------------
+ * checking */
 
 /* Addresses and pointers differ between any two endpoints. */
 static bool may_differ(const char *line)
@@ -309,8 +318,9 @@ static bool may_differ(const char *line)
 }
 
 /*
- * Prints the lines in which the two texts differ, and returns their number. As both come from one printer, line n of
- * one belongs to line n of the other, except for the number of lines, which is compared too.
+ * Prints the lines in which the two texts differ, and returns their number. As both come from one
+ * printer, line n of one belongs to line n of the other, except for the number of lines, which is
+ * compared too.
  */
 static int compare_texts(char *weft, char *raw)
 {
@@ -347,7 +357,8 @@ static int run_check(const struct setup *s)
 	return differences ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* -------------------------------------------------------------------------------------------- options */
+/* --------------------------------------------------------------------------------------------
+ * options */
 
 static _Noreturn void usage_error(const char *reason)
 {
@@ -363,7 +374,8 @@ static unsigned number(const char *name, const char *text, unsigned min, unsigne
 
 	errno = 0;
 	value = strtoul(text, &end, 10);
-	if (text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && value >= min && value <= max)
+	if (text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && value >= min &&
+	    value <= max)
 		return (unsigned)value;
 	snprintf(reason, sizeof(reason), "--%s takes a number from %u to %u", name, min, max);
 	usage_error(reason);
@@ -373,12 +385,17 @@ static void parse_options(struct setup *s, int argc, char **argv)
 {
 	enum { PROVIDER, SIZE, WINDOW, ROUNDS, WARMUP, BATCH, SOLO, LIMIT, PEER_FD, CPU };
 	static const struct option options[] = {
-		{"provider", required_argument, NULL, PROVIDER}, {"size", required_argument, NULL, SIZE},
-		{"window", required_argument, NULL, WINDOW},     {"rounds", required_argument, NULL, ROUNDS},
-		{"warmup", required_argument, NULL, WARMUP},     {"batch", required_argument, NULL, BATCH},
-		{"solo", no_argument, NULL, SOLO},               {"limit", required_argument, NULL, LIMIT},
+		{"provider", required_argument, NULL, PROVIDER},
+		{"size", required_argument, NULL, SIZE},
+		{"window", required_argument, NULL, WINDOW},
+		{"rounds", required_argument, NULL, ROUNDS},
+		{"warmup", required_argument, NULL, WARMUP},
+		{"batch", required_argument, NULL, BATCH},
+		{"solo", no_argument, NULL, SOLO},
+		{"limit", required_argument, NULL, LIMIT},
 		/* Between the two processes only. */
-		{"peer-fd", required_argument, NULL, PEER_FD},   {"cpu", required_argument, NULL, CPU},
+		{"peer-fd", required_argument, NULL, PEER_FD},
+		{"cpu", required_argument, NULL, CPU},
 		{NULL, 0, NULL, 0},
 	};
 	int option, index;
@@ -445,6 +462,13 @@ static void parse(struct setup *s, int argc, char **argv)
 	s->warmup = (s->warmup + s->batch - 1) / s->batch * s->batch;
 }
 
+/* SIGTERM, because shm removes its file in /dev/shm then. */
+static void on_limit(int number)
+{
+	(void)number;
+	raise(SIGTERM);
+}
+
 int main(int argc, char **argv)
 {
 	struct setup s = {
@@ -458,7 +482,8 @@ int main(int argc, char **argv)
 
 	choose_cpus(&s);
 	parse(&s, argc, argv);
-	/* Whatever hangs, here or in a provider, ends with the default action of SIGALRM. */
+	/* Whatever hangs, here or in a provider, ends. */
+	signal(SIGALRM, on_limit);
 	alarm(s.limit_s);
 	if (!s.kind)
 		return run_check(&s);

@@ -2,11 +2,13 @@
 /*
  * The traffic that both loops make, as a state machine: completions in, sends out.
  *
- * The sender may have `window` messages under way that the other side has not confirmed; the receiver confirms every
- * half window with one message of the same size. A window of 1 is a ping-pong. A message has a slot, which is free
- * again when the message's own send completion has been read.
+ * The sender may have `window` messages under way that the other side has not confirmed; the
+ * receiver confirms every half window with one message of the same size. A window of 1 is a
+ * ping-pong. A message has a slot, which is free again when the message's own send completion has
+ * been read.
  *
- * It is in a header so that both loops compile it into themselves. It calls nothing of libfabric and nothing of weft.
+ * It is in a header so that both loops compile it into themselves. It calls nothing of libfabric
+ * and nothing of weft.
  */
 #ifndef WEFT_BENCH_GAME_H
 #define WEFT_BENCH_GAME_H
@@ -54,9 +56,10 @@ static inline unsigned game_receives(unsigned window, enum game_role role)
 	return role == GAME_RECEIVER ? window : window / game_chunk(window);
 }
 
-/* confirmations is how many the receiver sends in all; stamp has room for confirmations / per_stamp, or is NULL. */
-static inline void game_init(struct game *g, enum game_role role, unsigned window, uint64_t confirmations,
-			     unsigned per_stamp, uint64_t *stamp)
+/* confirmations is how many the receiver sends in all; stamp has room for confirmations /
+ * per_stamp, or is NULL. */
+static inline void game_init(struct game *g, enum game_role role, unsigned window,
+			     uint64_t confirmations, unsigned per_stamp, uint64_t *stamp)
 {
 	unsigned chunk = game_chunk(window);
 
@@ -92,7 +95,8 @@ static inline uint64_t game_clock_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* True if a message is to be sent now, from slot game_slot(). game_started() when that has succeeded. */
+/* True if a message is to be sent now, from slot game_slot(). game_started() when that has
+ * succeeded. */
 static inline bool game_may_send(const struct game *g)
 {
 	return g->allowed && g->n_free && g->started < g->out_total;
@@ -138,7 +142,8 @@ static inline void game_received(struct game *g, const void *data)
 	}
 }
 
-/* True if every message has arrived once. Completions may come out of order, so a sum is all that can be asked. */
+/* True if every message has arrived once. Completions may come out of order, so a sum is all that
+ * can be asked. */
 static inline bool game_complete(const struct game *g)
 {
 	return g->left == 0 && g->in_sum == g->in_total * (g->in_total - 1) / 2;

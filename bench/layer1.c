@@ -115,7 +115,8 @@ static bool layer1_connect(struct bench_end *base, const void *addr, size_t len)
 	struct weft_addr peer;
 
 	(void)len;
-	return weft_addr_parse(&peer, addr, NULL) == 0 && weft_net_add_peer(end->net, &peer, &end->peer) == 0;
+	return weft_addr_parse(&peer, addr, NULL) == 0 &&
+	       weft_net_add_peer(end->net, &peer, &end->peer) == 0;
 }
 
 static void layer1_sent(struct weft_net *net, const struct weft_done *done);

@@ -2,8 +2,9 @@
 /*
  * The floor: the messages of game.h by libfabric alone, written as one writes such a loop by hand.
  *
- * May call libfabric and game.h, never weft. Everything that is asked of libfabric here has to be what src/net.c asks
- * for, or the comparison is worthless; `bench_l1 check` compares what came of it.
+ * May call libfabric and game.h, never weft. Everything that is asked of libfabric here has to be
+ * what src/net.c asks for, or the comparison is worthless; `bench_l1 check` compares what came of
+ * it.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1
@@ -27,7 +28,8 @@
 #define RAW_CQ_BATCH 16
 #define RAW_PAGE 4096
 
-/* A message buffer, and what identifies its operation. The context comes first: libfabric gives back its address. */
+/* A message buffer, and what identifies its operation. The context comes first: libfabric gives
+ * back its address. */
 struct raw_slot {
 	struct fi_context2 ctx;
 	bool is_recv;
@@ -58,7 +60,8 @@ static bool raw_is_loopback(const struct fi_info *info)
 	const struct sockaddr *sa = info->src_addr;
 
 	if (info->addr_format == FI_SOCKADDR_IN)
-		return ntohl(((const struct sockaddr_in *)info->src_addr)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+		return ntohl(((const struct sockaddr_in *)info->src_addr)->sin_addr.s_addr) >> 24 ==
+		       IN_LOOPBACKNET;
 	return sa && sa->sa_family == AF_INET6 &&
 	       IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)info->src_addr)->sin6_addr);
 }
@@ -71,7 +74,7 @@ static void raw_set_name(struct fi_info *info)
 
 	if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
 		bench_die("getrandom", -FI_EIO);
-	snprintf(name, sizeof(name), "weft-bench-%016llx", (unsigned long long)number);
+	snprintf(name, sizeof(name), "bench-raw-%016llx", (unsigned long long)number);
 	free(info->src_addr);
 	info->src_addr = strdup(name);
 	info->src_addrlen = strlen(name) + 1;
@@ -94,7 +97,8 @@ static struct fi_info *raw_getinfo(const char *provider)
 	hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_SOURCE;
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
 	hints->ep_attr->type = FI_EP_RDM;
-	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+	hints->domain_attr->mr_mode =
+		FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
 	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
 	hints->domain_attr->av_type = FI_AV_TABLE;
@@ -137,8 +141,9 @@ static struct raw_slot *raw_slots(struct raw_end *end, unsigned n, bool is_recv)
 		if (!slots[i].data)
 			bench_die("aligned_alloc", -FI_ENOMEM);
 		memset(slots[i].data, 0, room);
-		rc = fi_mr_reg(end->domain, slots[i].data, end->opts.size, FI_SEND | FI_RECV | FI_READ | FI_WRITE, 0,
-			       i * 2 + is_recv, 0, &slots[i].mr, NULL);
+		rc = fi_mr_reg(end->domain, slots[i].data, end->opts.size,
+			       FI_SEND | FI_RECV | FI_READ | FI_WRITE, 0, i * 2 + is_recv, 0,
+			       &slots[i].mr, NULL);
 		if (rc)
 			bench_die("fi_mr_reg", rc);
 		slots[i].desc = fi_mr_desc(slots[i].mr);
