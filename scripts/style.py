@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Checks what no compiler does: license lines, line lengths, tabs, blanks at line ends. Prints each offence."""
+"""Checks what no compiler does: license lines, line lengths, tabs, blanks at line ends, and that no source or test has
+been forgotten in the lists of meson.build. Prints each offence."""
 import pathlib
 import sys
 
@@ -26,8 +27,30 @@ def offences(path):
             yield number, "carriage return"
 
 
+# Which files have to be named in which list, and how.
+LISTED = [
+    ("src/meson.build", "src/*.c", "{path.name}"),
+    ("tests/meson.build", "tests/unit/test_*.c", "{path.stem}"),
+    ("tests/meson.build", "tests/conformance/test_*.c", "{path.stem}"),
+    ("tests/meson.build", "tests/cli/test_*.py", "{path.stem}"),
+    ("tests/meson.build", "tests/fuzz/fuzz_*.c", "{path.stem}"),
+]
+
+
+def unlisted():
+    for build, pattern, form in LISTED:
+        text = (ROOT / build).read_text(encoding="utf-8")
+        for path in sorted(ROOT.glob(pattern)):
+            name = form.format(path=path).removeprefix("fuzz_")
+            if f"'{name}'" not in text:
+                yield path, f"not listed in {build}, so that it is never built or run"
+
+
 def main():
     bad = seen = 0
+    for path, what in unlisted():
+        bad += 1
+        print(f"{path.relative_to(ROOT)}: {what}")
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
             if not path.is_file() or path.suffix not in LIMITS or "corpus" in path.parts:
