@@ -172,7 +172,7 @@ void close_net(struct weft_net *net)
 }
 
 static const char help[] =
-	"usage: reverse [OPTION]...                 the server: reverses what clients send\n"
+	"usage: reverse [OPTION]...                 the server: reverses what it is sent\n"
 	"       reverse [OPTION]... ADDRESS [TEXT]  a client: sends TEXT, shows the reply\n"
 	"\n"
 	"ADDRESS is what the server prints, such as tcp://127.0.0.1:4567. TEXT is at most\n"

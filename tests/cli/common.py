@@ -6,9 +6,11 @@ bound. Whatever a test starts is killed, by its process id, when the test ends.
 
 WEFT_REVERSE and WEFT_HOSTILE name the programs; without them they are looked for under build/.
 """
+import ctypes
 import os
 import re
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -35,6 +37,25 @@ def environment(**changes):
         else:
             env[name] = value
     return env
+
+
+def libfabric_version():
+    """The version of the libfabric that runs here, as (1, 17)."""
+    number = ctypes.CDLL("libfabric.so.1").fi_version()
+    return number >> 16, number & 0xffff
+
+
+def shm_files(address):
+    """The files in /dev/shm that belong to the endpoint with a shm:// address."""
+    name = address.removeprefix("shm://")
+    return sorted(file for file in os.listdir("/dev/shm") if file.startswith(name))
+
+
+def free_port(kind=socket.SOCK_STREAM):
+    """A port of the loopback interface that nobody uses now."""
+    with socket.socket(socket.AF_INET, kind) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 class Lines:

@@ -7,16 +7,9 @@ import time
 import unittest
 
 import common
-from common import DONE, TIMEOUT
+from common import DONE, TIMEOUT, free_port
 
 SLACK = 2.0  # seconds that a process may take to start and to end
-
-
-def free_port(kind=socket.SOCK_STREAM):
-    """A port of the loopback interface that nobody uses now."""
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Namespace:
