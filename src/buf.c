@@ -115,8 +115,12 @@ size_t weft_buf_size(const struct weft_buf *buf)
 
 struct weft_buf *weft_buf_ref(struct weft_buf *buf)
 {
-	buf->refs++;
-	return buf;
+	return weft__buf_ref(buf);
+}
+
+void weft_buf_unref(struct weft_buf *buf)
+{
+	weft__buf_unref(buf);
 }
 
 /* Closes the registrations. Returns how many could not be closed. */
@@ -140,10 +144,8 @@ static void leave_net(struct weft_net *net, struct weft_buf *buf)
 	buf->net = NULL;
 }
 
-void weft_buf_unref(struct weft_buf *buf)
+void weft__buf_free(struct weft_buf *buf)
 {
-	if (!buf || --buf->refs > 0)
-		return;
 	struct weft_net *net = buf->net;
 	if (close_regs(buf) > 0) {
 		/* The provider goes on using the memory: it must not be freed, nor given back. */

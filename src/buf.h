@@ -28,6 +28,21 @@ struct weft_buf {
 
 TAILQ_HEAD(weft__buf_list, weft_buf);
 
+/* Frees a buffer, or gives it back to its owner, when the last reference is gone. */
+void weft__buf_free(struct weft_buf *buf);
+
+static inline struct weft_buf *weft__buf_ref(struct weft_buf *buf)
+{
+	buf->refs++;
+	return buf;
+}
+
+static inline void weft__buf_unref(struct weft_buf *buf)
+{
+	if (buf && --buf->refs == 0)
+		weft__buf_free(buf);
+}
+
 /* Closes the registrations of all buffers, when the endpoint is closed. Returns how many could not be closed. */
 int weft__bufs_detach(struct weft_net *net);
 

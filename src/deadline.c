@@ -7,38 +7,36 @@ static struct weft__deadline_list *slot_of(struct weft__deadlines *wheel, int64_
 	return &wheel->slot[(uint64_t)number % WEFT__WHEEL_SLOTS];
 }
 
-void weft__deadlines_init(struct weft__deadlines *wheel, int64_t now_ms)
+void weft__deadlines_init(struct weft__deadlines *wheel, int64_t now_ms, int64_t slack_ms)
 {
 	for (size_t i = 0; i < WEFT__WHEEL_SLOTS; i++)
 		LIST_INIT(&wheel->slot[i]);
+	LIST_INIT(&wheel->fresh);
 	wheel->swept = now_ms >> WEFT__WHEEL_SHIFT;
+	wheel->slack_ms = slack_ms;
 	wheel->count = 0;
 }
 
-void weft__deadline_add(struct weft__deadlines *wheel, struct weft__deadline *entry, int64_t at_ms)
+/* Puts the entries that were added since the last sweep into their slots. */
+static void place_fresh(struct weft__deadlines *wheel, int64_t now_ms)
 {
-	int64_t number = at_ms >> WEFT__WHEEL_SHIFT;
-	/*
-	 * A slot that the sweep has left behind would be looked at a whole turn of the wheel too
-	 * late.
-	 */
-	if (number < wheel->swept)
-		number = wheel->swept;
-	entry->at_ms = at_ms;
-	LIST_INSERT_HEAD(slot_of(wheel, number), entry, link);
-	wheel->count++;
-}
-
-void weft__deadline_remove(struct weft__deadlines *wheel, struct weft__deadline *entry)
-{
-	LIST_REMOVE(entry, link);
-	wheel->count--;
+	struct weft__deadline *entry;
+	while ((entry = LIST_FIRST(&wheel->fresh))) {
+		LIST_REMOVE(entry, link);
+		entry->at_ms = entry->at_ms == 0 ? now_ms : now_ms + entry->at_ms + wheel->slack_ms;
+		int64_t number = entry->at_ms >> WEFT__WHEEL_SHIFT;
+		/* A slot that sweeps have left behind would be looked at a whole turn too late. */
+		if (number < wheel->swept)
+			number = wheel->swept;
+		LIST_INSERT_HEAD(slot_of(wheel, number), entry, link);
+	}
 }
 
 void weft__deadlines_sweep(struct weft__deadlines *wheel, int64_t now_ms,
 			   struct weft__deadline_list *passed)
 {
 	LIST_INIT(passed);
+	place_fresh(wheel, now_ms);
 	int64_t last = now_ms >> WEFT__WHEEL_SHIFT;
 	int64_t first = wheel->swept;
 	if (last - first >= WEFT__WHEEL_SLOTS)
@@ -54,9 +52,7 @@ void weft__deadlines_sweep(struct weft__deadlines *wheel, int64_t now_ms,
 			entry = next;
 		}
 	}
-	/*
-	 * The slot of the present is looked at again: the rest of its entries may pass within it.
-	 *
+	/* The slot of the present is looked at again: the rest of its entries may pass within it.
 	 */
 	if (last > wheel->swept)
 		wheel->swept = last;

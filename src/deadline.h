@@ -23,16 +23,30 @@ LIST_HEAD(weft__deadline_list, weft__deadline);
 
 struct weft__deadlines {
 	struct weft__deadline_list slot[WEFT__WHEEL_SLOTS];
-	int64_t swept; /* the slot number, not wrapped, up to which all has been looked at */
+	struct weft__deadline_list fresh; /* added since the last sweep; at_ms is still the time-out */
+	int64_t swept;			  /* the slot number, not wrapped, up to which all has been looked at */
+	int64_t slack_ms;		  /* how much the clock of the sweeps may be behind */
 	size_t count;
 };
 
-void weft__deadlines_init(struct weft__deadlines *wheel, int64_t now_ms);
+void weft__deadlines_init(struct weft__deadlines *wheel, int64_t now_ms, int64_t slack_ms);
 
-/* Adds an entry that passes when the time reaches at_ms. Never sooner, and seen at most one slot later. */
-void weft__deadline_add(struct weft__deadlines *wheel, struct weft__deadline *entry, int64_t at_ms);
+/*
+ * Adds an entry that passes timeout_ms after the next sweep, which is the first that tells the time: so starting costs no
+ * look at the clock. It never passes sooner, and is seen at most slack_ms and one slot later; 0 passes in that sweep.
+ */
+static inline void weft__deadline_add(struct weft__deadlines *wheel, struct weft__deadline *entry, int timeout_ms)
+{
+	entry->at_ms = timeout_ms;
+	LIST_INSERT_HEAD(&wheel->fresh, entry, link);
+	wheel->count++;
+}
 
-void weft__deadline_remove(struct weft__deadlines *wheel, struct weft__deadline *entry);
+static inline void weft__deadline_remove(struct weft__deadlines *wheel, struct weft__deadline *entry)
+{
+	LIST_REMOVE(entry, link);
+	wheel->count--;
+}
 
 /* Moves every entry that has passed to the list `passed`, in no order. */
 void weft__deadlines_sweep(struct weft__deadlines *wheel, int64_t now_ms, struct weft__deadline_list *passed);

@@ -17,20 +17,6 @@
 
 #define TABLE_START 16
 
-static uint32_t index_of(weft_dest handle)
-{
-	return (uint32_t)handle - 1;
-}
-
-struct weft__dest *weft__dest_get(const struct weft_net *net, weft_dest handle)
-{
-	uint32_t index = index_of(handle);
-	if (index >= net->dests.size)
-		return NULL;
-	struct weft__dest *dest = net->dests.table[index];
-	return dest && dest->handle == handle && dest->refs > 0 ? dest : NULL;
-}
-
 weft_dest weft__dest_source(const struct weft_net *net, fi_addr_t source)
 {
 	struct weft__dest *dest = NULL;
@@ -224,19 +210,20 @@ void weft__dest_released(struct weft_net *net, struct weft__dest *dest)
 
 int weft_net_remove_peer(struct weft_net *net, weft_dest handle)
 {
-	struct weft__dest *dest = weft__dest_get(net, handle);
+	struct weft__dest *dest = weft__dest_get(&net->dests, handle);
 	if (!dest)
 		return -ENOTCONN;
 	if (--dest->refs > 0)
 		return 0;
-	weft__queue_end(net, &dest->queue, -ECANCELED, "the peer was removed");
+	if (dest->queue.count > dest->queue.held)
+		weft__ops_end(net, dest, -ECANCELED, "the peer was removed");
 	weft__dest_released(net, dest);
 	return 0;
 }
 
 int weft_net_get_peer_addr(const struct weft_net *net, weft_dest handle, struct weft_addr *addr)
 {
-	struct weft__dest *dest = weft__dest_get(net, handle);
+	struct weft__dest *dest = weft__dest_get(&net->dests, handle);
 	if (!dest)
 		return -ENOTCONN;
 	*addr = dest->addr;

@@ -39,7 +39,12 @@ struct weft__dests {
 };
 
 /* The destination of a handle, or NULL if it is stale. */
-struct weft__dest *weft__dest_get(const struct weft_net *net, weft_dest handle);
+static inline struct weft__dest *weft__dest_get(const struct weft__dests *dests, weft_dest handle)
+{
+	uint32_t index = (uint32_t)handle - 1;
+	struct weft__dest *dest = index < dests->size ? dests->table[index] : NULL;
+	return dest && dest->handle == handle && dest->refs > 0 ? dest : NULL;
+}
 
 /* The handle of a message's source, or WEFT_DEST_NONE if it is not a known peer. */
 weft_dest weft__dest_source(const struct weft_net *net, fi_addr_t source);

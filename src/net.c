@@ -233,14 +233,8 @@ static void drain(struct weft_net *net)
 /* Ends all that is left, whose slots the provider has let go of, or will never be used again. */
 static void cancel_all(struct weft_net *net)
 {
-	static const char why[] = "the net was closed";
-	struct weft__dests *dests = &net->dests;
 	weft__ops_reclaim(net);
-	weft__queue_end(net, &net->ops.receives, -ECANCELED, why);
-	for (uint32_t i = 0; i < dests->size; i++) {
-		if (dests->table[i])
-			weft__queue_end(net, &dests->table[i]->queue, -ECANCELED, why);
-	}
+	weft__ops_end(net, NULL, -ECANCELED, "the net was closed");
 	weft__ops_run_ending(net);
 }
 

@@ -20,6 +20,8 @@
  * that has no room.
  */
 #define FLUSH_MISSES 16
+/* After how many turns with callbacks the deadlines are looked at all the same. */
+#define BUSY_TURNS 4
 /* How many operations one flush hands over at most, so that completions are read in between. */
 #define FLUSH_POSTS 256
 
@@ -32,21 +34,20 @@ void weft__queue_init(struct weft__queue *queue)
 {
 	*queue = (struct weft__queue){.count = 0};
 	TAILQ_INIT(&queue->waiting);
-	TAILQ_INIT(&queue->all);
 }
 
 void weft__ops_init(struct weft__ops *ops)
 {
-	TAILQ_INIT(&ops->free);
+	SLIST_INIT(&ops->free);
 	SLIST_INIT(&ops->chunks);
 	TAILQ_INIT(&ops->ending);
 	TAILQ_INIT(&ops->turns);
 	weft__queue_init(&ops->receives);
-	weft__deadlines_init(&ops->deadlines, weft__clock_coarse_ms());
 	struct timespec tick = {.tv_nsec = 10 * WEFT__NS_PER_MS};
 	clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
 	/* One more for what the conversion to whole milliseconds cuts off. */
-	ops->tick_ms = (tick.tv_nsec + WEFT__NS_PER_MS - 1) / WEFT__NS_PER_MS + 1;
+	int64_t slack_ms = (tick.tv_nsec + WEFT__NS_PER_MS - 1) / WEFT__NS_PER_MS + 1;
+	weft__deadlines_init(&ops->deadlines, weft__clock_coarse_ms(), slack_ms);
 }
 
 void weft__ops_free(struct weft__ops *ops)
@@ -70,7 +71,7 @@ static int add_chunk(struct weft__ops *ops)
 		return -ENOMEM;
 	SLIST_INSERT_HEAD(&ops->chunks, chunk, link);
 	for (size_t i = 0; i < CHUNK_OPS; i++)
-		TAILQ_INSERT_TAIL(&ops->free, &chunk->op[i], link);
+		SLIST_INSERT_HEAD(&ops->free, &chunk->op[i], free);
 	ops->allocated += CHUNK_OPS;
 	return 0;
 }
@@ -82,13 +83,13 @@ static int take_slot(struct weft_net *net, struct weft__op **out)
 		net->stats.refused++;
 		return -ENOBUFS;
 	}
-	if (TAILQ_EMPTY(&ops->free)) {
+	if (SLIST_EMPTY(&ops->free)) {
 		int ret = add_chunk(ops);
 		if (ret < 0)
 			return ret;
 	}
-	*out = TAILQ_FIRST(&ops->free);
-	TAILQ_REMOVE(&ops->free, *out, link);
+	*out = SLIST_FIRST(&ops->free);
+	SLIST_REMOVE_HEAD(&ops->free, free);
 	ops->used++;
 	return 0;
 }
@@ -104,7 +105,7 @@ static void stop_clock(struct weft_net *net, struct weft__op *op)
  * Gives a slot back. The caller has taken the buffer out of it, or drops the slot's reference
  * hereby.
  */
-static void release(struct weft_net *net, struct weft__op *op)
+static inline void release(struct weft_net *net, struct weft__op *op)
 {
 	struct weft__queue *queue = queue_of(net, op);
 	struct weft__dest *dest = op->dest;
@@ -113,11 +114,11 @@ static void release(struct weft_net *net, struct weft__op *op)
 		queue->held--;
 		net->ops.held--;
 	}
-	TAILQ_REMOVE(&queue->all, op, peer_link);
 	queue->count--;
-	weft_buf_unref(op->buf);
+	weft__buf_unref(op->buf);
 	op->buf = NULL;
-	TAILQ_INSERT_HEAD(&net->ops.free, op, link);
+	op->used = false;
+	SLIST_INSERT_HEAD(&net->ops.free, op, free);
 	net->ops.used--;
 	if (dest && queue->count == 0)
 		weft__dest_released(net, dest);
@@ -146,7 +147,7 @@ static void join_queue(struct weft_net *net, struct weft__queue *queue, struct w
 }
 
 /* Offers an operation to the provider. Returns 0, -FI_EAGAIN, or an error. */
-static int post(struct weft_net *net, struct weft__op *op)
+static inline int post(struct weft_net *net, struct weft__op *op)
 {
 	struct fid_ep *ep = net->ep;
 	if (op->dest && op->dest->fi_addr == FI_ADDR_NOTAVAIL) {
@@ -246,7 +247,7 @@ static int check_post(const struct weft_net *net, enum weft__op_kind kind,
 	return 0;
 }
 
-static int check_limits(struct weft_net *net, const struct weft__queue *queue)
+static inline int check_limits(struct weft_net *net, const struct weft__queue *queue)
 {
 	int ret = 0;
 	if (queue->held >= net->opts.max_held_per_peer || net->ops.held >= net->opts.max_held)
@@ -258,38 +259,65 @@ static int check_limits(struct weft_net *net, const struct weft__queue *queue)
 	return ret;
 }
 
-static void start_clock(struct weft_net *net, struct weft__op *op, int timeout_ms)
+/* Takes a slot and fills in what every kind has. The rest is filled in before submit(). */
+static inline int take(struct weft_net *net, enum weft__op_kind kind, struct weft__dest *dest,
+		       struct weft_buf *buf, weft_done_fn *done, void *user, struct weft__op **out)
 {
-	if (timeout_ms < 0)
-		return;
-	int64_t now = weft__clock_coarse_ms();
-	weft__deadline_add(&net->ops.deadlines, &op->deadline,
-			   timeout_ms == 0 ? now : now + timeout_ms + net->ops.tick_ms);
-	op->timed = true;
-}
-
-static int start(struct weft_net *net, enum weft__op_kind kind, struct weft__dest *dest,
-		 const struct weft_post *given, weft_done_fn *done, void *user)
-{
-	struct weft__queue *queue = dest ? &dest->queue : &net->ops.receives;
 	struct weft__op *op;
 	if (net->closing)
 		return -ECANCELED;
 	if (!done)
 		return -EINVAL;
-	int ret = check_post(net, kind, given);
-	if (ret == 0 && dest)
-		ret = check_limits(net, queue);
-	if (ret == 0)
-		ret = take_slot(net, &op);
+	int ret = take_slot(net, &op);
 	if (ret < 0)
 		return ret;
-
 	op->kind = kind;
-	op->posted = op->queued = op->ending = op->told = false;
-	op->flags = given->flags;
+	op->used = true;
+	op->posted = op->queued = op->ending = op->told = op->timed = false;
 	op->dest = dest;
-	op->buf = given->buf ? weft_buf_ref(given->buf) : NULL;
+	op->buf = buf ? weft__buf_ref(buf) : NULL;
+	op->done = done;
+	op->user = user;
+	*out = op;
+	return 0;
+}
+
+/* Hands a filled slot to the provider or to its queue. On an error it is released. */
+static inline int submit(struct weft_net *net, struct weft__op *op, int timeout_ms)
+{
+	struct weft__queue *queue = queue_of(net, op);
+	queue->count++;
+	int ret = TAILQ_EMPTY(&queue->waiting) ? post(net, op) : -FI_EAGAIN;
+	if (ret == -FI_EAGAIN) {
+		join_queue(net, queue, op);
+	} else if (ret < 0) {
+		release(net, op);
+		return ret;
+	}
+	if (!op->dest) {
+		net->ops.live_receives++;
+		return 0;
+	}
+	net->ops.live_sends++;
+	if (timeout_ms >= 0) {
+		op->timed = true;
+		weft__deadline_add(&net->ops.deadlines, &op->deadline, timeout_ms);
+	}
+	return 0;
+}
+
+static int start(struct weft_net *net, enum weft__op_kind kind, struct weft__dest *dest,
+		 const struct weft_post *given, weft_done_fn *done, void *user)
+{
+	struct weft__op *op;
+	int ret = check_post(net, kind, given);
+	if (ret == 0 && dest)
+		ret = check_limits(net, &dest->queue);
+	if (ret == 0)
+		ret = take(net, kind, dest, given->buf, done, user, &op);
+	if (ret < 0)
+		return ret;
+	op->flags = given->flags;
 	op->off = given->off;
 	op->len = given->len;
 	op->tag = given->tag;
@@ -297,40 +325,27 @@ static int start(struct weft_net *net, enum weft__op_kind kind, struct weft__des
 	op->cq_data = given->cq_data;
 	op->remote_addr = given->remote_addr;
 	op->remote_key = given->remote_key;
-	op->done = done;
-	op->user = user;
-	TAILQ_INSERT_TAIL(&queue->all, op, peer_link);
-	queue->count++;
-
-	ret = TAILQ_EMPTY(&queue->waiting) ? post(net, op) : -FI_EAGAIN;
-	if (ret == -FI_EAGAIN) {
-		join_queue(net, queue, op);
-	} else if (ret < 0) {
-		release(net, op);
-		return ret;
-	}
-	if (dest) {
-		net->ops.live_sends++;
-		start_clock(net, op, given->timeout_ms);
-	} else {
-		net->ops.live_receives++;
-	}
-	return 0;
+	return submit(net, op, given->timeout_ms);
 }
 
 static int start_to_peer(struct weft_net *net, enum weft__op_kind kind, weft_dest handle,
 			 const struct weft_post *given, weft_done_fn *done, void *user)
 {
-	struct weft__dest *dest = weft__dest_get(net, handle);
+	struct weft__dest *dest = weft__dest_get(&net->dests, handle);
 	return dest ? start(net, kind, dest, given, done, user) : -ENOTCONN;
 }
 
 int weft_net_recv(struct weft_net *net, struct weft_buf *buf, weft_done_fn *done, void *user)
 {
-	struct weft_post given = WEFT_POST_INIT;
-	given.buf = buf;
-	given.len = buf ? buf->size : 0;
-	return start(net, WEFT__OP_RECV, NULL, &given, done, user);
+	struct weft__op *op;
+	if (!buf || buf->net != net)
+		return -EINVAL;
+	int ret = take(net, WEFT__OP_RECV, NULL, buf, done, user, &op);
+	if (ret < 0)
+		return ret;
+	op->off = 0;
+	op->len = buf->size;
+	return submit(net, op, -1);
 }
 
 int weft_net_trecv(struct weft_net *net, const struct weft_post *given, weft_done_fn *done,
@@ -389,17 +404,24 @@ void weft__op_end(struct weft_net *net, struct weft__op *op, int status, const c
 		net->stats.errors++;
 }
 
-void weft__queue_end(struct weft_net *net, struct weft__queue *queue, int status, const char *text)
+void weft__ops_end(struct weft_net *net, const struct weft__dest *dest, int status,
+		   const char *text)
 {
-	struct weft__op *op;
-	TAILQ_FOREACH (op, &queue->all, peer_link) {
-		if (!op->ending && !op->told)
-			weft__op_end(net, op, status, text);
+	struct weft__op_chunk *chunk;
+	SLIST_FOREACH (chunk, &net->ops.chunks, link) {
+		for (size_t i = 0; i < CHUNK_OPS; i++) {
+			struct weft__op *op = &chunk->op[i];
+			if (op->used && !op->ending && !op->told && (!dest || op->dest == dest))
+				weft__op_end(net, op, status, text);
+		}
 	}
 }
 
-void weft__ops_expire(struct weft_net *net)
+void weft__ops_expire(struct weft_net *net, bool busy)
 {
+	if (busy && ++net->ops.busy_turns < BUSY_TURNS)
+		return;
+	net->ops.busy_turns = 0;
 	struct weft__deadline_list passed;
 	struct weft__deadline *entry;
 	weft__deadlines_sweep(&net->ops.deadlines, weft__clock_coarse_ms(), &passed);
@@ -422,7 +444,7 @@ static void call(struct weft_net *net, weft_done_fn *fn, const struct weft_done 
 	net->in_callback = true;
 	fn(net, done);
 	net->in_callback = false;
-	weft_buf_unref(done->buf);
+	weft__buf_unref(done->buf);
 }
 
 static void fill_done(struct weft_done *done, const struct weft__op *op)
@@ -450,7 +472,7 @@ int weft__ops_run_ending(struct weft_net *net)
 			net->ops.held++;
 			queue_of(net, op)->held++;
 			if (done.buf)
-				weft_buf_ref(done.buf);
+				weft__buf_ref(done.buf);
 		} else {
 			op->buf = NULL;
 			release(net, op);

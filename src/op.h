@@ -42,6 +42,7 @@ static inline bool weft__op_is_recv(enum weft__op_kind kind)
 struct weft__op {
 	struct fi_context2 context; /* first: what the provider gives back is the operation */
 	enum weft__op_kind kind;
+	bool used;   /* the slot is taken */
 	bool posted; /* the provider has it */
 	bool queued; /* it waits in its queue */
 	bool ending; /* it is on the list of those whose callback is due, with `status` */
@@ -58,27 +59,29 @@ struct weft__op {
 	weft_done_fn *done;
 	void *user;
 	struct weft__deadline deadline;
-	TAILQ_ENTRY(weft__op) link; /* of its queue, of those ending, or of the free ones */
-	TAILQ_ENTRY(weft__op) peer_link; /* of its peer's, or for receives of the net's, operations */
+	union {
+		TAILQ_ENTRY(weft__op) link; /* of its queue, or of those ending */
+		SLIST_ENTRY(weft__op) free;
+	};
 };
 
 TAILQ_HEAD(weft__op_list, weft__op);
+SLIST_HEAD(weft__op_stack, weft__op);
 
-/* Operations that wait for the provider, in the order started, and all under way. One a peer, and one for receives. */
+/* Operations that wait for the provider, in the order started. One a peer, and one for receives. */
 struct weft__queue {
 	struct weft__op_list waiting;
-	struct weft__op_list all; /* not released, whatever their state */
 	bool in_turn;             /* it is among those that weft__ops_flush() serves */
 	TAILQ_ENTRY(weft__queue) turn;
-	size_t count; /* of `all` */
-	size_t held;
+	size_t count; /* operations not released, whatever their state */
+	size_t held;  /* of these, ended for the caller */
 };
 
 TAILQ_HEAD(weft__queue_list, weft__queue);
 SLIST_HEAD(weft__op_chunks, weft__op_chunk);
 
 struct weft__ops {
-	struct weft__op_list free;
+	struct weft__op_stack free;
 	struct weft__op_chunks chunks;
 	size_t allocated; /* slots in all chunks */
 	size_t used;      /* slots not free */
@@ -90,7 +93,7 @@ struct weft__ops {
 	size_t live_receives;
 	size_t waiting;
 	size_t held;
-	int64_t tick_ms; /* of the coarse clock, which is so much behind at most */
+	unsigned busy_turns; /* without a look at the deadlines */
 };
 
 void weft__queue_init(struct weft__queue *queue);
@@ -103,14 +106,17 @@ void weft__ops_free(struct weft__ops *ops);
 /* Hands waiting operations to the provider, one a queue in turn, until it says "again" too often or none waits. */
 void weft__ops_flush(struct weft_net *net);
 
-/* Ends the operations whose deadline has passed. */
-void weft__ops_expire(struct weft_net *net);
+/*
+ * Ends the operations whose deadline has passed. busy: this turn has had callbacks, so that another one follows at once;
+ * then the clock is looked at only now and then.
+ */
+void weft__ops_expire(struct weft_net *net, bool busy);
 
 /* Ends an operation with a status of our own; its callback runs in the next weft__ops_run_ending(). */
 void weft__op_end(struct weft_net *net, struct weft__op *op, int status, const char *text);
 
-/* Ends all operations of a queue, likewise. */
-void weft__queue_end(struct weft_net *net, struct weft__queue *queue, int status, const char *text);
+/* Ends all operations to a destination, or with NULL all that there are, likewise. */
+void weft__ops_end(struct weft_net *net, const struct weft__dest *dest, int status, const char *text);
 
 /* Runs the callbacks that are due. Returns how many. */
 int weft__ops_run_ending(struct weft_net *net);

@@ -120,7 +120,7 @@ static int turn(struct weft_net *net)
 	if (!TAILQ_EMPTY(&ops->turns))
 		weft__ops_flush(net);
 	if (ops->deadlines.count > 0)
-		weft__ops_expire(net);
+		weft__ops_expire(net, count > 0);
 	if (!TAILQ_EMPTY(&ops->ending)) {
 		int ended = weft__ops_run_ending(net);
 		count = count < 0 && ended > 0 ? ended : count + ended;

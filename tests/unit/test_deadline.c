@@ -29,24 +29,34 @@ static size_t sweep(struct weft__deadlines *wheel, int64_t now, int64_t *last)
 	return count;
 }
 
+/* Starts an entry at a time: the sweep that places it finds nothing. */
+static void start(struct weft__deadlines *wheel, struct weft__deadline *entry, int64_t now,
+		  int timeout)
+{
+	weft__deadline_add(wheel, entry, timeout);
+	assert_int_equal(sweep(wheel, now, NULL), 0);
+}
+
 static void passes_at_its_time(void **state)
 {
 	static struct weft__deadlines wheel;
 	struct weft__deadline entry;
 	/* Within a slot, at its edges, in the next turns of the wheel. */
-	static const int64_t after[] = {0, 1, 3, 4, 5, 1023, 4095, 4096, 4097, 8192, 100000};
+	static const int after[] = {1, 3, 4, 5, 1023, 4095, 4096, 4097, 8192, 100000};
 	static const int64_t starts[] = {0, 1, 4095, 123456789};
 	(void)state;
-	for (size_t s = 0; s < sizeof(starts) / sizeof(starts[0]); s++) {
-		for (size_t i = 0; i < sizeof(after) / sizeof(after[0]); i++) {
-			weft__deadlines_init(&wheel, starts[s]);
-			int64_t at = starts[s] + after[i];
-			weft__deadline_add(&wheel, &entry, at);
-			for (int64_t now = starts[s]; now < at; now++)
-				assert_int_equal(sweep(&wheel, now, NULL), 0);
-			assert_int_equal(wheel.count, 1);
-			assert_int_equal(sweep(&wheel, at, NULL), 1);
-			assert_int_equal(wheel.count, 0);
+	for (int64_t slack = 0; slack < 6; slack += 5) {
+		for (size_t s = 0; s < sizeof(starts) / sizeof(starts[0]); s++) {
+			for (size_t i = 0; i < sizeof(after) / sizeof(after[0]); i++) {
+				weft__deadlines_init(&wheel, starts[s], slack);
+				int64_t at = starts[s] + after[i] + slack;
+				start(&wheel, &entry, starts[s], after[i]);
+				for (int64_t now = starts[s]; now < at; now++)
+					assert_int_equal(sweep(&wheel, now, NULL), 0);
+				assert_int_equal(wheel.count, 1);
+				assert_int_equal(sweep(&wheel, at, NULL), 1);
+				assert_int_equal(wheel.count, 0);
+			}
 		}
 	}
 }
@@ -57,9 +67,9 @@ static void leaps_of_the_clock_lose_nothing(void **state)
 	static struct weft__deadline entry[500];
 	(void)state;
 	for (int64_t leap = 1; leap < 20000; leap = leap * 3 + 1) {
-		weft__deadlines_init(&wheel, 1000);
-		for (int64_t i = 0; i < 500; i++)
-			weft__deadline_add(&wheel, &entry[i], 1000 + i * 37);
+		weft__deadlines_init(&wheel, 1000, 0);
+		for (int i = 0; i < 500; i++)
+			weft__deadline_add(&wheel, &entry[i], i * 37);
 		size_t count = 0;
 		for (int64_t now = 1000; now < 1000 + 500 * 37 + leap; now += leap) {
 			count += sweep(&wheel, now, NULL);
@@ -73,12 +83,14 @@ static void leaps_of_the_clock_lose_nothing(void **state)
 static void removed_ones_do_not_pass(void **state)
 {
 	static struct weft__deadlines wheel;
-	struct weft__deadline entry[3];
+	struct weft__deadline entry[4];
 	int64_t last = 0;
 	(void)state;
-	weft__deadlines_init(&wheel, 0);
+	weft__deadlines_init(&wheel, 0, 0);
 	for (int i = 0; i < 3; i++)
-		weft__deadline_add(&wheel, &entry[i], 8 + i);
+		start(&wheel, &entry[i], 0, 8 + i);
+	weft__deadline_add(&wheel, &entry[3], 1);
+	weft__deadline_remove(&wheel, &entry[3]);
 	weft__deadline_remove(&wheel, &entry[1]);
 	assert_int_equal(wheel.count, 2);
 	assert_int_equal(sweep(&wheel, 9, &last), 1);
@@ -87,15 +99,18 @@ static void removed_ones_do_not_pass(void **state)
 	assert_int_equal(last, 10);
 }
 
-static void past_deadlines_pass_at_once(void **state)
+static void the_clock_starts_with_the_next_sweep(void **state)
 {
 	static struct weft__deadlines wheel;
-	struct weft__deadline entry;
+	struct weft__deadline entry[2];
 	(void)state;
-	weft__deadlines_init(&wheel, 0);
-	assert_int_equal(sweep(&wheel, 50000, NULL), 0);
-	weft__deadline_add(&wheel, &entry, 100);
+	weft__deadlines_init(&wheel, 0, 3);
+	weft__deadline_add(&wheel, &entry[0], 10);
+	/* Long after it was added: it has its full time yet. No time at all passes at once. */
+	weft__deadline_add(&wheel, &entry[1], 0);
 	assert_int_equal(sweep(&wheel, 50000, NULL), 1);
+	assert_int_equal(sweep(&wheel, 50012, NULL), 0);
+	assert_int_equal(sweep(&wheel, 50013, NULL), 1);
 }
 
 int main(void)
@@ -104,7 +119,7 @@ int main(void)
 		cmocka_unit_test(passes_at_its_time),
 		cmocka_unit_test(leaps_of_the_clock_lose_nothing),
 		cmocka_unit_test(removed_ones_do_not_pass),
-		cmocka_unit_test(past_deadlines_pass_at_once),
+		cmocka_unit_test(the_clock_starts_with_the_next_sweep),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
