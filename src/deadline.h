@@ -32,8 +32,9 @@ struct weft__deadlines {
 void weft__deadlines_init(struct weft__deadlines *wheel, int64_t now_ms, int64_t slack_ms);
 
 /*
- * Adds an entry that passes timeout_ms after the next sweep, which is the first that tells the time: so starting costs no
- * look at the clock. It never passes sooner, and is seen at most slack_ms and one slot later; 0 passes in that sweep.
+ * Adds an entry that passes timeout_ms after the next sweep, which is the first that tells the time: so starting costs
+ * no look at the clock. It never passes sooner, and is seen at most slack_ms and one slot later. With 0 it passes in
+ * that sweep.
  */
 static inline void weft__deadline_add(struct weft__deadlines *wheel, struct weft__deadline *entry, int timeout_ms)
 {

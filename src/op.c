@@ -264,8 +264,6 @@ static inline int take(struct weft_net *net, enum weft__op_kind kind, struct wef
 		       struct weft_buf *buf, weft_done_fn *done, void *user, struct weft__op **out)
 {
 	struct weft__op *op;
-	if (net->closing)
-		return -ECANCELED;
 	if (!done)
 		return -EINVAL;
 	int ret = take_slot(net, &op);
@@ -310,6 +308,8 @@ static int start(struct weft_net *net, enum weft__op_kind kind, struct weft__des
 		 const struct weft_post *given, weft_done_fn *done, void *user)
 {
 	struct weft__op *op;
+	if (net->closing)
+		return -ECANCELED;
 	int ret = check_post(net, kind, given);
 	if (ret == 0 && dest)
 		ret = check_limits(net, &dest->queue);
@@ -338,6 +338,8 @@ static int start_to_peer(struct weft_net *net, enum weft__op_kind kind, weft_des
 int weft_net_recv(struct weft_net *net, struct weft_buf *buf, weft_done_fn *done, void *user)
 {
 	struct weft__op *op;
+	if (net->closing)
+		return -ECANCELED;
 	if (!buf || buf->net != net)
 		return -EINVAL;
 	int ret = take(net, WEFT__OP_RECV, NULL, buf, done, user, &op);

@@ -107,8 +107,8 @@ void weft__ops_free(struct weft__ops *ops);
 void weft__ops_flush(struct weft_net *net);
 
 /*
- * Ends the operations whose deadline has passed. busy: this turn has had callbacks, so that another one follows at once;
- * then the clock is looked at only now and then.
+ * Ends the operations whose deadline has passed. busy: this turn has had callbacks, and another one is likely to
+ * follow at once; then the clock is looked at only in every fourth.
  */
 void weft__ops_expire(struct weft_net *net, bool busy);
 

@@ -424,8 +424,8 @@ struct weft_done {
  * Posts a receive of the next untagged message into the whole of buf. Receives match messages of any peer, in the order
  * posted, and have no deadline. One that ended in an error can be posted again at once, also from its own callback.
  *
- * A message longer than the buffer ends with -FI_ETRUNC. On udp it is cut short without an error, and on shm of libfabric
- * 1.17 one of more than 4096 bytes can hang both processes: agree on a largest message there.
+ * A message longer than the buffer ends with -FI_ETRUNC. On udp it is cut short without an error, and on shm of
+ * libfabric 1.17 one of more than 4096 bytes can hang both processes: agree on a largest message there.
  *
  * Returns 0 (done will be called); or -EINVAL, -ENOBUFS (max_ops, or the provider's receive queue is full), -ENOMEM,
  * -ECANCELED (the net is closing).
