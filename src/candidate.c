@@ -308,6 +308,12 @@ static bool better(const struct entry *a, const struct entry *b)
 	return a->order < b->order;
 }
 
+/* Either may be missing. */
+static bool same_name(const char *a, const char *b)
+{
+	return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
 /*
  * Whether the list has this candidate already: the same one, which fi_getinfo may name several
  * times, or, from an earlier level, the provider: one that has granted a fuller wish is not listed
@@ -322,8 +328,8 @@ static bool is_known(const struct weft_candidate *list, const struct fi_info *in
 			continue;
 		if (known->level < level)
 			return true;
-		if (strcmp(have->fabric_attr->name, info->fabric_attr->name) == 0 &&
-		    strcmp(have->domain_attr->name, info->domain_attr->name) == 0 &&
+		if (same_name(have->fabric_attr->name, info->fabric_attr->name) &&
+		    same_name(have->domain_attr->name, info->domain_attr->name) &&
 		    have->src_addrlen == info->src_addrlen &&
 		    (info->src_addrlen == 0 ||
 		     memcmp(have->src_addr, info->src_addr, info->src_addrlen) == 0))

@@ -109,8 +109,7 @@ int weft__dest_insert(struct weft_net *net, struct weft__dest *dest)
 	fi_addr_t fi_addr = FI_ADDR_NOTAVAIL;
 	if (dest->fi_addr != FI_ADDR_NOTAVAIL)
 		return 0;
-	/* To the shm provider a name without an endpoint leaves its place free, for two to share.
-	 */
+	/* To the shm provider, a name without an endpoint leaves its place free for another. */
 	if (net->choice.quirks->shm_names && !weft__shmname_exists((const char *)dest->addr.raw))
 		return -FI_EAGAIN;
 	/* Only 1 is success: some providers answer a bad address by 0, without an error. */
