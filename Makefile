@@ -3,7 +3,7 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: all test check bench install clean
+.PHONY: all test check mutate bench install clean
 
 all:
 	scripts/build
@@ -15,6 +15,11 @@ test:
 check:
 	scripts/setup --dev
 	scripts/check $(CHECKS)
+
+# Do the tests notice small changes in the library? Takes some minutes.
+mutate:
+	scripts/setup --dev
+	scripts/mutate
 
 # Time first, then instructions. bench/run --help tells how to measure something else.
 bench:

@@ -32,6 +32,7 @@ LISTED = [
     ("src/meson.build", "src/*.c", "{path.name}"),
     ("tests/meson.build", "tests/unit/test_*.c", "{path.stem}"),
     ("tests/meson.build", "tests/conformance/test_*.c", "{path.stem}"),
+    ("tests/meson.build", "tests/fake/test_*.c", "{path.stem}"),
     ("tests/meson.build", "tests/cli/test_*.py", "{path.stem}"),
     ("tests/meson.build", "tests/fuzz/fuzz_*.c", "{path.stem}"),
 ]

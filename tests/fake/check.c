@@ -29,6 +29,7 @@ void fake__violation(const char *format, ...)
 	va_end(args);
 	if (!expected) {
 		fprintf(stderr, "fake fabric: %s\n", text);
+		fake_remove_files();
 		abort();
 	}
 	if (!seen)

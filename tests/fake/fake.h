@@ -29,7 +29,7 @@
 
 #include <weft/net.h>
 
-#define FAKE_NS_PER_MS 1000000
+#define FAKE_NS_PER_MS INT64_C(1000000)
 
 /* -------------------------------------------------------------------------------------------- the
  * world */
@@ -171,9 +171,9 @@ void fake_set_peer(const struct weft_addr *addr, enum fake_peer state);
 #define FAKE_SHORT 100001 /* as code: does only the first byte, as getrandom() may */
 void fake_refuse(const char *call, const struct weft_addr *to, int code, int times);
 
-/* Lets `calls` calls of this name pass before the faults that were asked for, of this name, begin.
+/* Lets `passed` calls of this name pass before the faults that were asked for, of this name, begin.
  */
-void fake_skip(const char *call, int calls);
+void fake_skip(const char *call, int passed);
 
 enum fake_outcome {
 	FAKE_DELIVER,
@@ -215,6 +215,10 @@ void fake_file(const char *path, const char *text);
 
 /* Whether the library sees such a file. */
 bool fake_file_exists(const char *path);
+
+/* Removes the directory behind these. It happens at the end of the process, unless that ends by a
+ * signal. */
+void fake_remove_files(void);
 
 /* RLIMIT_NOFILE, and how many descriptors are open; unlimited and none by default. */
 void fake_set_files(uint64_t limit, int open);

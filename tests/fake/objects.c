@@ -566,11 +566,11 @@ struct fake__ep *fake__find_ep(const struct fake__addr *addr)
 	return NULL;
 }
 
-void fake_set_peer(const struct weft_addr *of, enum fake_peer state)
+void fake_set_peer(const struct weft_addr *addr, enum fake_peer state)
 {
-	struct fake__addr addr = {.len = of->len};
-	memcpy(addr.raw, of->raw, of->len);
-	struct fake__ep *ep = fake__find_ep(&addr);
+	struct fake__addr raw = {.len = addr->len};
+	memcpy(raw.raw, addr->raw, addr->len);
+	struct fake__ep *ep = fake__find_ep(&raw);
 	if (ep)
 		ep->peer = state;
 	else
@@ -816,17 +816,17 @@ static struct fi_ops_fabric fabric_ops = {
 	.trywait = trywait,
 };
 
-int fi_fabric(struct fi_fabric_attr *attr, struct fid_fabric **out, void *context)
+int fi_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context)
 {
 	int code = fake__gate("fi_fabric", FAKE__OPEN, NULL);
 	if (code)
 		return -code;
 	(void)attr;
-	struct fake__fabric *fabric = fake__zalloc(sizeof(*fabric));
-	fabric->fid.fid = (struct fid){FI_CLASS_FABRIC, context, &fabric_fid_ops};
-	fabric->fid.ops = &fabric_ops;
-	born(&fabric->object, "fabric", NULL, fabric);
-	*out = &fabric->fid;
+	struct fake__fabric *made = fake__zalloc(sizeof(*made));
+	made->fid.fid = (struct fid){FI_CLASS_FABRIC, context, &fabric_fid_ops};
+	made->fid.ops = &fabric_ops;
+	born(&made->object, "fabric", NULL, made);
+	*fabric = &made->fid;
 	return 0;
 }
 

@@ -153,12 +153,12 @@ const struct fake_provider fake_raw = {
 
 static struct fake_provider offered[MAX_PROVIDERS];
 static size_t offered_count;
-static uint32_t version;
+static uint32_t running;
 
 void fake__providers_reset(void)
 {
 	offered_count = 0;
-	version = FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION);
+	running = FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION);
 }
 
 struct fake_provider *fake_offer(const struct fake_provider *like)
@@ -180,19 +180,19 @@ struct fake_provider *fake__provider_named(const char *name, const char *domain)
 	return NULL;
 }
 
-void fake_set_version(uint32_t v)
+void fake_set_version(uint32_t version)
 {
-	version = v;
+	running = version;
 }
 
 uint32_t fi_version(void)
 {
-	return version;
+	return running;
 }
 
-const char *fi_strerror(int code)
+const char *fi_strerror(int errnum)
 {
-	switch (code) {
+	switch (errnum) {
 	case FI_EAVAIL:
 		return "Error available";
 	case FI_ETRUNC:
@@ -208,16 +208,15 @@ const char *fi_strerror(int code)
 
 /* ---- info structs */
 
-static char *copy_text(const char *text)
-{
-	char *copy = text ? fake__shared_zalloc(strlen(text) + 1) : NULL;
-	return copy ? strcpy(copy, text) : NULL;
-}
-
 static void *copy_bytes(const void *data, size_t len)
 {
 	void *copy = data ? fake__shared_zalloc(len) : NULL;
 	return copy ? memcpy(copy, data, len) : NULL;
+}
+
+static char *copy_text(const char *text)
+{
+	return text ? copy_bytes(text, strlen(text) + 1) : NULL;
 }
 
 static struct fid_nic *make_nic(const char *name, bool link, size_t speed)
@@ -243,30 +242,32 @@ static struct fi_info *alloc_info(void)
 	return info;
 }
 
-struct fi_info *fi_dupinfo(const struct fi_info *of)
+struct fi_info *fi_dupinfo(const struct fi_info *info)
 {
 	if (fake__gate("fi_dupinfo", FAKE__DUPINFO, NULL))
 		return NULL;
-	struct fi_info *info = alloc_info();
-	if (!of)
-		return info;
-	struct fi_info attrs = *info;
-	*info = *of;
-	info->next = NULL;
-	info->tx_attr = memcpy(attrs.tx_attr, of->tx_attr, sizeof(*of->tx_attr));
-	info->rx_attr = memcpy(attrs.rx_attr, of->rx_attr, sizeof(*of->rx_attr));
-	info->ep_attr = memcpy(attrs.ep_attr, of->ep_attr, sizeof(*of->ep_attr));
-	info->domain_attr = memcpy(attrs.domain_attr, of->domain_attr, sizeof(*of->domain_attr));
-	info->fabric_attr = memcpy(attrs.fabric_attr, of->fabric_attr, sizeof(*of->fabric_attr));
-	info->src_addr = copy_bytes(of->src_addr, of->src_addrlen);
-	info->dest_addr = NULL;
-	info->domain_attr->name = copy_text(of->domain_attr->name);
-	info->fabric_attr->name = copy_text(of->fabric_attr->name);
-	info->fabric_attr->prov_name = copy_text(of->fabric_attr->prov_name);
-	if (of->nic)
-		info->nic = make_nic(of->nic->device_attr->name, of->nic->link_attr,
-				     of->nic->link_attr ? of->nic->link_attr->speed : 0);
-	return info;
+	struct fi_info *copy = alloc_info();
+	if (!info)
+		return copy;
+	struct fi_info attrs = *copy;
+	*copy = *info;
+	copy->next = NULL;
+	copy->tx_attr = memcpy(attrs.tx_attr, info->tx_attr, sizeof(*info->tx_attr));
+	copy->rx_attr = memcpy(attrs.rx_attr, info->rx_attr, sizeof(*info->rx_attr));
+	copy->ep_attr = memcpy(attrs.ep_attr, info->ep_attr, sizeof(*info->ep_attr));
+	copy->domain_attr =
+		memcpy(attrs.domain_attr, info->domain_attr, sizeof(*info->domain_attr));
+	copy->fabric_attr =
+		memcpy(attrs.fabric_attr, info->fabric_attr, sizeof(*info->fabric_attr));
+	copy->src_addr = copy_bytes(info->src_addr, info->src_addrlen);
+	copy->dest_addr = NULL;
+	copy->domain_attr->name = copy_text(info->domain_attr->name);
+	copy->fabric_attr->name = copy_text(info->fabric_attr->name);
+	copy->fabric_attr->prov_name = copy_text(info->fabric_attr->prov_name);
+	if (info->nic)
+		copy->nic = make_nic(info->nic->device_attr->name, info->nic->link_attr,
+				     info->nic->link_attr ? info->nic->link_attr->speed : 0);
+	return copy;
 }
 
 void fi_freeinfo(struct fi_info *info)
@@ -328,15 +329,15 @@ static struct fi_info *describe(const struct fake_provider *p, const struct fi_i
 	return info;
 }
 
-int fi_getinfo(uint32_t asked, const char *node, const char *service, uint64_t flags,
-	       const struct fi_info *hints, struct fi_info **out)
+int fi_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
+	       const struct fi_info *hints, struct fi_info **info)
 {
 	struct fi_info *list = NULL;
 	struct fi_info **end = &list;
 	int code = fake__gate("fi_getinfo", FAKE__GETINFO, NULL);
 	if (code)
 		return -code;
-	if (asked > version)
+	if (version > running)
 		return -FI_ENOSYS;
 	if (node || service || flags)
 		fake__violation(
@@ -349,6 +350,6 @@ int fi_getinfo(uint32_t asked, const char *node, const char *service, uint64_t f
 	}
 	if (!list)
 		return -FI_ENODATA;
-	*out = list;
+	*info = list;
 	return 0;
 }

@@ -132,9 +132,9 @@ void fake_refuse(const char *call, const struct weft_addr *to, int code, int tim
 	add_fault(call, to, times)->code = code;
 }
 
-void fake_skip(const char *call, int times)
+void fake_skip(const char *call, int passed)
 {
-	add_fault(call, NULL, times)->skip = 1;
+	add_fault(call, NULL, passed)->skip = 1;
 }
 
 void fake_next(const char *call, const struct weft_addr *to, int times,
@@ -178,6 +178,9 @@ struct fake_fate fake__take_fate(const char *call, const struct fake__addr *to)
 	return fate;
 }
 
+/* Where the linker puts the program. */
+extern const char program_start __asm__("__executable_start");
+
 /*
  * Remembers where the failing call came from: the way up the stack, of which one address is in the
  * library. The frame pointers are walked by hand, since the compiler's builtin does not go up by a
@@ -185,11 +188,10 @@ struct fake_fate fake__take_fate(const char *call, const struct fake__addr *to)
  */
 static void remember_site(void)
 {
-	extern const char __executable_start;
 	void *const *frame = __builtin_frame_address(0);
 	for (int up = 0; up < 5; up++) {
 		struct site *site;
-		uintptr_t at = (uintptr_t)frame[1] - (uintptr_t)&__executable_start;
+		uintptr_t at = (uintptr_t)frame[1] - (uintptr_t)&program_start;
 		HASH_FIND(hh, sites, &at, sizeof(at), site);
 		if (!site) {
 			site = fake__zalloc(sizeof(*site));

@@ -45,6 +45,9 @@ struct block {
 };
 static struct block *blocks;
 
+/* What the library has to set itself. */
+#define JUNK 0xa5
+
 static void *keep(void *memory, size_t size)
 {
 	if (memory) {
@@ -56,18 +59,21 @@ static void *keep(void *memory, size_t size)
 	return memory;
 }
 
-/* Takes memory out of the books, after a check that the provider does not have it. */
-static void drop(const void *memory)
+/* Takes memory out of the books, after a check that the provider does not have it. Returns its
+ * size. */
+static size_t drop(const void *memory)
 {
 	struct block *block;
 	HASH_FIND_PTR(blocks, &memory, block);
 	if (!block) {
 		fake__violation("memory is freed that was not allocated, or twice");
-		return;
+		return 0;
 	}
 	fake__check_free(block->memory, block->size);
+	size_t size = block->size;
 	HASH_DEL(blocks, block);
 	free(block);
+	return size;
 }
 
 size_t fake__allocations(void)
@@ -88,9 +94,16 @@ void fake__shared_free(void *memory)
 	}
 }
 
+static void *with_junk(void *memory, size_t from, size_t size)
+{
+	if (memory && size > from)
+		memset((char *)memory + from, JUNK, size - from);
+	return keep(memory, size);
+}
+
 void *fake_sys_malloc(size_t size)
 {
-	return fails("malloc", FAKE__ALLOC) ? NULL : keep(malloc(size), size);
+	return fails("malloc", FAKE__ALLOC) ? NULL : with_junk(malloc(size), 0, size);
 }
 
 void *fake_sys_calloc(size_t n, size_t size)
@@ -102,15 +115,15 @@ void *fake_sys_realloc(void *memory, size_t size)
 {
 	if (fails("realloc", FAKE__ALLOC))
 		return NULL;
-	if (memory)
-		drop(memory);
-	return keep(realloc(memory, size), size);
+	size_t had = memory ? drop(memory) : 0;
+	return with_junk(realloc(memory, size), had, size);
 }
 
 void *fake_sys_aligned_alloc(size_t alignment, size_t size)
 {
-	return fails("aligned_alloc", FAKE__ALLOC) ? NULL
-						   : keep(aligned_alloc(alignment, size), size);
+	if (fails("aligned_alloc", FAKE__ALLOC))
+		return NULL;
+	return with_junk(aligned_alloc(alignment, size), 0, size);
 }
 
 char *fake_sys_strdup(const char *text)
@@ -303,20 +316,23 @@ static void remove_tree(const char *path, bool itself)
 		rmdir(path);
 }
 
-static void remove_root(void)
+void fake_remove_files(void)
 {
-	remove_tree(root, true);
+	if (root[0])
+		remove_tree(root, true);
+	root[0] = 0;
 }
 
 static const char *under_root(const char *path, char room[PATH_MAX])
 {
 	if (!root[0]) {
-		snprintf(root, sizeof(root), "/tmp/weft-fake-XXXXXX");
+		/* In memory, since every new world empties it. */
+		snprintf(root, sizeof(root), "/dev/shm/fake-weft-XXXXXX");
 		if (!mkdtemp(root)) {
-			fprintf(stderr, "fake fabric: no directory in /tmp\n");
+			fprintf(stderr, "fake fabric: no directory in /dev/shm\n");
 			abort();
 		}
-		atexit(remove_root);
+		atexit(fake_remove_files);
 	}
 	snprintf(room, PATH_MAX, "%s%s", root, path);
 	return room;

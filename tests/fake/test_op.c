@@ -242,6 +242,8 @@ static void one_turn_hands_over_a_bounded_number(void **state)
 	fake_set_peer(&pair.b_addr, FAKE_PEER_DEAD);
 	assert_int_equal(weft_net_poll(pair.a, 0), 0);
 	assert_int_equal(net_stats(pair.a).ops_queued, 600 - 256);
+	assert_int_equal(weft_net_poll(pair.a, 0), 0);
+	assert_int_equal(net_stats(pair.a).ops_queued, 600 - 512);
 	fake_advance_ns(FAKE_NS_PER_MS);
 	/* Nor are more completions read at once than that. */
 	assert_int_equal(weft_net_poll(pair.a, 0), 256);
@@ -658,6 +660,7 @@ static void removed_peers_leave_when_the_provider_lets_go(void **state)
 	struct outcome out[3] = {0};
 	(void)state;
 	pair_open(&pair, &fake_udp, NULL);
+	logged_any(WEFT_LOG_DEBUG);
 	struct weft_post post = whole(NULL);
 	fake_next("fi_send", NULL, 1,
 		  &(struct fake_fate){FAKE_LOSE, 30 * FAKE_NS_PER_MS, 0, 0, NULL});
@@ -685,6 +688,7 @@ static void removed_peers_leave_when_the_provider_lets_go(void **state)
 	assert_int_equal(net_stats(pair.a).peers, 0);
 	assert_int_equal(net_stats(pair.a).held, 0);
 	assert_int_equal(out[0].calls + out[1].calls + out[2].calls, 3);
+	assert_false(logged_any(WEFT_LOG_WARN));
 	/* A new handle, whose index was used before. */
 	assert_int_equal(weft_net_add_peer(pair.a, &pair.b_addr, &out[0].source), 0);
 	assert_int_not_equal(out[0].source, pair.a_to_b);

@@ -291,6 +291,86 @@ static void lesser_wishes_find_lesser_providers(void **state)
 	assert_int_equal(weft_net_close(NULL), 0);
 }
 
+/* What libfabric leaves out is empty, or not known. */
+static void candidates_that_say_little(void **state)
+{
+	struct weft_net_opts opts = quiet_opts();
+	struct fake_provider nameless = fake_raw, linkless = fake_efa, bare = fake_tcp;
+	struct weft_addr addr;
+	(void)state;
+	nameless.fabric = nameless.domain = NULL;
+	linkless.no_link = true;
+	bare.src_addr = NULL;
+	bare.src_addrlen = 0;
+	fake_offer(&nameless);
+	fake_offer(&nameless);
+	fake_offer(&linkless);
+	fake_offer(&bare);
+	struct weft_candidate *list = list_all(&opts, 3);
+	assert_string_equal(list->provider, "efa");
+	assert_string_equal(list->nic, "rdmap0s6");
+	assert_int_equal(list->link_bps, 0);
+	assert_int_equal(list->numa_node, -1);
+	const struct weft_candidate *c = find(list, "loom");
+	assert_true(says(c, "asked for by name"));
+	assert_string_equal(c->fabric, "");
+	assert_string_equal(c->domain, "");
+	c = find(list, "tcp;ofi_rxm");
+	assert_true(says(c, "no IP address"));
+	assert_string_equal(c->addr, "");
+	weft_candidate_free(list);
+	/* An IP address to bind to leaves out who does not bind to one; a port alone does not. */
+	opts.bind = "127.0.0.1:5";
+	list = list_all(&opts, 3);
+	assert_int_equal(list->chosen, 0);
+	assert_true(says(find(list, "efa"), "does not bind to an IP address"));
+	weft_candidate_free(list);
+	opts.bind = ":5";
+	list = list_all(&opts, 3);
+	assert_string_equal(list->provider, "efa");
+	weft_candidate_free(list);
+	/* A requirement that is met. */
+	opts.bind = NULL;
+	opts.require = "efa";
+	list = list_all(&opts, 3);
+	assert_int_equal(list->chosen, 1);
+	weft_candidate_free(list);
+	/* Without a route there is no local address to choose. */
+	opts.require = NULL;
+	assert_int_equal(weft_addr_parse(&addr, "tcp://127.0.0.1:9", NULL), 0);
+	opts.toward = &addr;
+	static const char *const calls[] = {"socket", "connect", "getsockname"};
+	for (int i = 0; i < 3; i++) {
+		fake_refuse(calls[i], NULL, ENETUNREACH, 1);
+		assert_int_equal(weft_net_list(&opts, &list), -ENETUNREACH);
+		assert_true(logged(WEFT_LOG_ERROR, "no route to the peer's address"));
+	}
+}
+
+/* The options of a caller that was compiled against an older header, which ended after the first.
+ */
+static void older_options_are_completed(void **state)
+{
+	struct weft_net_opts opts = WEFT_NET_OPTS_INIT;
+	struct weft_net *net;
+	(void)state;
+	fake_offer(&fake_udp);
+	fake_offer(&fake_tcp);
+	opts.size = offsetof(struct weft_net_opts, domain);
+	opts.provider = "udp";
+	opts.domain = "what is behind the end is not read";
+	opts.max_ops = 0;
+	assert_int_equal(weft_net_open(&net, &opts), 0);
+	struct weft_net_info info = WEFT_NET_INFO_INIT;
+	assert_int_equal(weft_net_get_info(net, &info), 0);
+	assert_string_equal(info.provider, "udp;ofi_rxd");
+	assert_int_equal(weft_net_close(net), 0);
+	opts.size--;
+	assert_int_equal(weft_net_open(&net, &opts), -EINVAL);
+	assert_int_equal(weft_net_open(&net, NULL), 0);
+	assert_int_equal(weft_net_close(net), 0);
+}
+
 static void raw_addresses_of_every_length(void **state)
 {
 	static const size_t lengths[] = {16, 19, 32, 128};
@@ -404,6 +484,10 @@ static void many_peers_and_their_handles(void **state)
 			assert_int_not_equal(dest[i], dest[k]);
 	}
 	assert_int_equal(net_stats(pair.a).peers, PEERS + 1);
+	/* Generations count from 1, so that no handle is WEFT_DEST_NONE, and each run gives the
+	 * same ones. */
+	for (int i = 0; i < PEERS; i++)
+		assert_int_equal(dest[i] >> 32, 1);
 	for (int i = 0; i < PEERS; i++) {
 		addr.raw[6] = (uint8_t)(1 + i);
 		assert_int_equal(weft_net_get_peer_addr(pair.a, dest[i], &back), 0);
@@ -570,6 +654,7 @@ static void completion_queues_without_a_descriptor(void **state)
 		assert_int_equal(weft_net_get_info(pair.a, &info), 0);
 		assert_int_equal(info.has_wait_fd, i == 0);
 		assert_int_equal(fake_calls("fi_cq_open"), i == 0 ? 2 : 4);
+		assert_false(logged_any(WEFT_LOG_ERROR));
 		exchange(&pair);
 		pair_close(&pair);
 	}
@@ -819,6 +904,8 @@ int main(void)
 		world_test(what_does_not_fit_is_explained),
 		world_test(ip_of_the_other_version_is_not_chosen),
 		world_test(lesser_wishes_find_lesser_providers),
+		world_test(candidates_that_say_little),
+		world_test(older_options_are_completed),
 		world_test(raw_addresses_of_every_length),
 		world_test(peers_are_checked_before_the_vector),
 		world_test(failed_inserts_leave_nothing),

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <unistd.h>
 
 #include <rdma/fi_errno.h>
 
@@ -263,6 +264,34 @@ static void deadlines_end_a_poll(void **state)
 	pair_close(&pair);
 }
 
+/* A net that is busy looks at its deadlines in every fourth turn, and one that is not in each. */
+static void busy_nets_look_at_deadlines_now_and_then(void **state)
+{
+	struct pair pair;
+	struct outcome late = {0}, sent = {0};
+	struct weft_post post = whole(NULL), hopeless = whole(NULL);
+	(void)state;
+	pair_open(&pair, &fake_udp, NULL);
+	weft_dest nobody = add_nobody(pair.a, NULL);
+	hopeless.timeout_ms = 0;
+	for (int round = 1; round <= 3; round++) {
+		assert_int_equal(weft_net_send(pair.a, nobody, &hopeless, record, &late), 0);
+		int turns = 0;
+		for (; late.calls < round; turns++) {
+			assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &sent),
+					 0);
+			fake_advance_ns(FAKE_NS_PER_MS);
+			assert_true(weft_net_poll(pair.a, 0) >= 1);
+		}
+		assert_int_equal(late.status, -ETIMEDOUT);
+		assert_int_equal(turns, 4);
+	}
+	assert_int_equal(weft_net_send(pair.a, nobody, &hopeless, record, &late), 0);
+	assert_int_equal(weft_net_poll(pair.a, 0), 1);
+	assert_int_equal(late.calls, 4);
+	pair_close(&pair);
+}
+
 static void the_descriptor_serves_a_foreign_loop(void **state)
 {
 	static const struct fake_provider *const kinds[] = {&fake_tcp, &fake_shm};
@@ -352,6 +381,32 @@ static void what_has_come_is_not_slept_over(void **state)
 	weft_buf_unref(buf);
 	pass(pair.a, pair.b, 5);
 	pair_close(&pair);
+}
+
+/* Descriptor 0 is as good as any other. */
+static void programs_without_standard_input(void **state)
+{
+	struct weft_net_opts opts = quiet_opts();
+	static const struct fake_provider *const kinds[] = {&fake_udp, &fake_shm, &fake_tcp};
+	(void)state;
+	int saved = dup(0);
+	close(0);
+	for (int i = 0; i < 3; i++) {
+		fake_reset();
+		fake_offer(kinds[i]);
+		opts.provider = kinds[i]->name;
+		struct weft_net *net = net_open(&opts);
+		weft_net_wake(net);
+		assert_int_equal(fake_wait_fd(weft_net_fd(net), 0), 1);
+		assert_int_equal(weft_net_poll(net, -1), 0);
+		assert_int_equal(weft_net_poll(net, 5), 0);
+		assert_int_equal(weft_net_close(net), 0);
+	}
+	/* The test may have been started without one as well. */
+	if (saved >= 0) {
+		dup2(saved, 0);
+		close(saved);
+	}
 }
 
 static void a_broken_queue_says_so_for_ever(void **state)
@@ -451,8 +506,10 @@ int main(void)
 		world_test(wake_ends_a_sleep_once),
 		world_test(signals_end_a_sleep),
 		world_test(deadlines_end_a_poll),
+		world_test(busy_nets_look_at_deadlines_now_and_then),
 		world_test(the_descriptor_serves_a_foreign_loop),
 		world_test(what_has_come_is_not_slept_over),
+		world_test(programs_without_standard_input),
 		world_test(a_broken_queue_says_so_for_ever),
 		world_test(broken_after_completions_tells_those_first),
 		world_test(completions_of_nobody_are_passed_over),

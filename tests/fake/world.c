@@ -67,6 +67,15 @@ bool logged(enum weft_log_level level, const char *words)
 	return found;
 }
 
+bool logged_any(enum weft_log_level level)
+{
+	bool found = false;
+	for (size_t i = 0; i < line_count; i++)
+		found = found || lines[i].level <= level;
+	line_count = 0;
+	return found;
+}
+
 struct weft_net *net_open(const struct weft_net_opts *opts)
 {
 	struct weft_net *net = NULL;
@@ -93,13 +102,13 @@ struct weft_net_stats net_stats(struct weft_net *net)
 }
 
 void pair_open(struct pair *pair, const struct fake_provider *provider,
-	       const struct weft_net_opts *given)
+	       const struct weft_net_opts *opts)
 {
-	struct weft_net_opts opts = given ? *given : quiet_opts();
+	struct weft_net_opts mine = opts ? *opts : quiet_opts();
 	pair->provider = fake_offer(provider);
-	opts.provider = provider->name;
-	pair->a = net_open(&opts);
-	pair->b = net_open(&opts);
+	mine.provider = provider->name;
+	pair->a = net_open(&mine);
+	pair->b = net_open(&mine);
 	pair->a_addr = net_addr(pair->a);
 	pair->b_addr = net_addr(pair->b);
 	assert_int_equal(weft_net_add_peer(pair->a, &pair->b_addr, &pair->a_to_b), 0);

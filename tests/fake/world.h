@@ -33,6 +33,9 @@ struct weft_net_opts quiet_opts(void);
  * lines. */
 bool logged(enum weft_log_level level, const char *words);
 
+/* Whether there is a line of this level or a worse one since the last call. Forgets all lines. */
+bool logged_any(enum weft_log_level level);
+
 struct weft_net *net_open(const struct weft_net_opts *opts);
 struct weft_addr net_addr(struct weft_net *net);
 struct weft_net_stats net_stats(struct weft_net *net);

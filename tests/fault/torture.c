@@ -25,13 +25,18 @@
 static char present[200] = "";
 static bool quiet_end;
 
+static void say(const char *text)
+{
+	/* What a crash leaves to use. */
+	ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
+	(void)ignored;
+}
+
 static void tell_run(void)
 {
-	static const char start[] = "torture: in the run: torture ";
-	ssize_t ignored = write(STDERR_FILENO, start, sizeof(start) - 1);
-	ignored = write(STDERR_FILENO, present, strlen(present));
-	ignored = write(STDERR_FILENO, "\n", 1);
-	(void)ignored;
+	say("torture: in the run: torture ");
+	say(present);
+	say("\n");
 }
 
 static void on_crash(int number)
@@ -43,7 +48,8 @@ static void on_crash(int number)
 }
 
 /* AddressSanitizer ends the process without a signal. */
-extern void __sanitizer_set_death_callback(void (*fn)(void)) __attribute__((weak));
+extern void set_death_callback(void (*fn)(void)) __asm__("__sanitizer_set_death_callback")
+	__attribute__((weak));
 
 void torture_fail(const char *format, ...)
 {
@@ -58,6 +64,7 @@ void torture_fail(const char *format, ...)
 			fake_failed_code());
 	tell_run();
 	quiet_end = true;
+	fake_remove_files();
 	abort();
 }
 
@@ -179,11 +186,9 @@ weft_dest torture_add_nobody(struct weft_net *net, unsigned number)
 	struct weft_addr addr = {.scheme = WEFT_SCHEME_NONE};
 	if (net) {
 		weft_net_get_addr(net, &addr);
-		/* Bytes that say nothing but which host or queue it is, in the forms that scenarios
-		 * use. */
-		size_t at = addr.scheme == WEFT_SCHEME_EFA   ? 16
-			    : addr.scheme == WEFT_SCHEME_SHM ? 5
-							     : 5;
+		/* Bytes that say only which host or queue it is, in the forms that scenarios use.
+		 */
+		size_t at = addr.scheme == WEFT_SCHEME_EFA ? 16 : 5;
 		addr.raw[at] = (uint8_t)('A' + number % 26);
 		addr.raw[at + 1] = (uint8_t)('A' + number / 26);
 	}
@@ -423,8 +428,8 @@ int main(int argc, char **argv)
 	signal(SIGSEGV, on_crash);
 	signal(SIGBUS, on_crash);
 	signal(SIGABRT, on_crash);
-	if (__sanitizer_set_death_callback)
-		__sanitizer_set_death_callback(tell_run);
+	if (set_death_callback)
+		set_death_callback(tell_run);
 
 	bool found = false;
 	for (size_t i = 0; i < torture_scenario_count; i++) {
