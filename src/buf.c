@@ -144,6 +144,17 @@ static void leave_net(struct weft_net *net, struct weft_buf *buf)
 	buf->net = NULL;
 }
 
+/* The owner's function must not find the net in the middle of something and close it. */
+static void give_back(struct weft_net *net, struct weft_buf *buf)
+{
+	bool in_callback = net && net->in_callback;
+	if (net)
+		net->in_callback = true;
+	buf->release(buf->data, buf->size, buf->user);
+	if (net)
+		net->in_callback = in_callback;
+}
+
 void weft__buf_free(struct weft_buf *buf)
 {
 	struct weft_net *net = buf->net;
@@ -160,7 +171,7 @@ void weft__buf_free(struct weft_buf *buf)
 	if (!buf->wrapped)
 		free(buf->data);
 	else if (buf->release)
-		buf->release(buf->data, buf->size, buf->user);
+		give_back(net, buf);
 	free(buf);
 }
 
@@ -180,6 +191,9 @@ int weft_buf_share(struct weft_buf *buf, unsigned access, struct weft_remote *re
 		if (ret < 0)
 			return ret;
 		buf->access = access;
+		/* The net's own reference, until it closes: nothing tells when a peer's access has
+		 * ended. */
+		weft__buf_ref(buf);
 	}
 	*remote = (struct weft_remote){
 		/* Where the provider does not use virtual addresses, a region starts at 0. */
@@ -197,11 +211,15 @@ int weft__bufs_detach(struct weft_net *net)
 	struct weft_buf *buf;
 	int failed = 0;
 	while ((buf = TAILQ_FIRST(&net->bufs))) {
+		bool shared = buf->shared;
 		int ret = close_regs(buf);
+		/* What cannot be deregistered may be touched for ever, and is kept for ever. */
 		if (ret > 0)
-			buf->refs++;
+			weft__buf_ref(buf);
 		failed += ret;
 		leave_net(net, buf);
+		if (shared)
+			weft__buf_unref(buf);
 	}
 	return failed;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What could be opened here, what would be, and why. Calls provider, local, log and fi_getinfo.
+ * What could be opened here, what would be, and why. Calls provider, addr, local, log and
+ * fi_getinfo.
  *
  * libfabric is asked once for everything and the choice is made here, because its own order (by
  * link speed, with loopback last and interfaces several times) is not a policy, and its answer to a
@@ -16,6 +17,7 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 
+#include "addr.h"
 #include "candidate.h"
 #include "local.h"
 
@@ -41,6 +43,7 @@ enum hurdle {
 	HURDLE_REQUIRE,
 	HURDLE_DOMAIN,
 	HURDLE_ADDRESS,
+	HURDLE_FAMILY,
 	HURDLE_NONE,
 };
 
@@ -49,6 +52,8 @@ struct entry {
 	struct weft_candidate candidate; /* first, so that the list handed out is a list of these */
 	struct fi_info *info;		 /* owned by the caller of collect() */
 	const struct weft__quirks *quirks;
+	bool ip; /* it binds to an IP address, which is `local`, or of the family AF_UNSPEC: none */
+	struct weft__local local;
 	size_t level;	    /* of caps_levels[], at which its provider was first granted a wish */
 	int order;	    /* of fi_getinfo, to keep its order among equals */
 	enum hurdle hurdle; /* at which it fell */
@@ -62,6 +67,9 @@ static const uint64_t caps_levels[] = {
 };
 #define CAPS_LEVELS (sizeof(caps_levels) / sizeof(caps_levels[0]))
 
+/* The size that the options had first: what a caller passes is never less. */
+#define FIRST_OPTS_SIZE (offsetof(struct weft_net_opts, log_user) + sizeof(void *))
+
 uint32_t weft__libfabric_version(void)
 {
 	uint32_t built = FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION);
@@ -73,7 +81,7 @@ int weft__opts_read(struct weft_net_opts *opts, const struct weft_net_opts *give
 {
 	struct weft_net_opts all = WEFT_NET_OPTS_INIT;
 	if (given) {
-		if (given->size < offsetof(struct weft_net_opts, domain))
+		if (given->size < FIRST_OPTS_SIZE)
 			return -EINVAL;
 		memcpy(&all, given, given->size < sizeof(all) ? given->size : sizeof(all));
 		all.size = sizeof(all);
@@ -106,8 +114,7 @@ static int read_wish(struct wish *wish, const struct weft_net_opts *opts,
 	if (toward) {
 		struct weft_addr checked;
 		struct weft_parse_error error;
-		if (weft_addr_from_raw(&checked, toward->scheme, toward->format, toward->raw,
-				       toward->len, &error) < 0) {
+		if (weft__addr_check(&checked, toward, &error) < 0) {
 			weft__log(log, WEFT_LOG_ERROR, "toward: not an address: %s", error.reason);
 			return -EINVAL;
 		}
@@ -177,7 +184,6 @@ static void describe(struct entry *entry)
 {
 	struct weft_candidate *c = &entry->candidate;
 	const struct fi_info *info = entry->info;
-	struct weft__local local;
 	char path[256];
 
 	c->size = sizeof(*c);
@@ -188,16 +194,20 @@ static void describe(struct entry *entry)
 		 info->fabric_attr->name ? info->fabric_attr->name : "");
 	snprintf(c->domain, sizeof(c->domain), "%s",
 		 info->domain_attr->name ? info->domain_attr->name : "");
-	if (entry->quirks->ip &&
-	    weft__local_from_sockaddr(&local, info->src_addr, info->src_addrlen) == 0)
-		weft__local_format(&local, c->addr, sizeof(c->addr));
+	/* By its form, not by the provider: one that weft does not know must not bind unasked
+	 * either. */
+	entry->ip = info->addr_format == FI_SOCKADDR || info->addr_format == FI_SOCKADDR_IN ||
+		    info->addr_format == FI_SOCKADDR_IN6;
+	if (entry->ip &&
+	    weft__local_from_sockaddr(&entry->local, info->src_addr, info->src_addrlen) == 0)
+		weft__local_format(&entry->local, c->addr, sizeof(c->addr));
 	if (info->nic && info->nic->device_attr && info->nic->device_attr->name) {
 		snprintf(c->nic, sizeof(c->nic), "%s", info->nic->device_attr->name);
 		snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device/numa_node", c->nic);
 		c->numa_node = (int)read_sysfs(path);
 		if (info->nic->link_attr)
 			c->link_bps = info->nic->link_attr->speed;
-	} else if (entry->quirks->ip) {
+	} else if (entry->ip) {
 		snprintf(path, sizeof(path), "/sys/class/net/%s/device/numa_node", c->domain);
 		c->numa_node = (int)read_sysfs(path);
 		snprintf(path, sizeof(path), "/sys/class/net/%s/speed", c->domain);
@@ -221,33 +231,29 @@ static bool required_matches(const char *require, const struct entry *entry)
 	return weft__provider_matches(require, entry->candidate.provider);
 }
 
-/*
- * Says against or for the local address of a candidate of an IP provider. Returns whether it will
- * do.
- */
-static bool judge_local(const struct wish *wish, const struct entry *entry, char *reason,
-			size_t size)
+/* How far a candidate comes with its local address. */
+static enum hurdle judge_local(const struct wish *wish, const struct entry *entry, char *reason,
+			       size_t size)
 {
-	struct weft__local have;
-	if (weft__local_from_sockaddr(&have, entry->info->src_addr, entry->info->src_addrlen) < 0) {
+	if (entry->local.family == AF_UNSPEC) {
 		snprintf(reason, size, "it has no IP address");
-		return false;
+		return HURDLE_ADDRESS;
 	}
-	if (wish->local_why && !weft__local_fits(&wish->local, &have)) {
+	if (wish->local_why && !weft__local_fits(&wish->local, &entry->local)) {
 		char text[INET6_ADDRSTRLEN];
 		snprintf(reason, size, "%s asks for the address %s", wish->local_why,
 			 weft__local_format(&wish->local, text, sizeof(text)));
-		return false;
+		return HURDLE_ADDRESS;
 	}
-	if (wish->family != AF_UNSPEC && wish->family != have.family) {
-		snprintf(reason, size, "the peer's address is of the other IP version");
-		return false;
-	}
-	if (!wish->local_why && !wish->opts->domain && !weft__local_is_loopback(&have)) {
+	if (!wish->local_why && !wish->opts->domain && !weft__local_is_loopback(&entry->local)) {
 		snprintf(reason, size, "not loopback; name it by bind or domain to use it");
-		return false;
+		return HURDLE_ADDRESS;
 	}
-	return true;
+	if (wish->family != AF_UNSPEC && wish->family != entry->local.family) {
+		snprintf(reason, size, "the peer's address is of the other IP version");
+		return HURDLE_FAMILY;
+	}
+	return HURDLE_NONE;
 }
 
 /* How far a candidate comes with the caller's options; where it falls, its reason says why. */
@@ -289,14 +295,12 @@ static enum hurdle judge(const struct wish *wish, struct entry *entry)
 			 opts->domain);
 		return HURDLE_DOMAIN;
 	}
-	if (wish->bind_is_ip && !quirks->ip) {
+	if (wish->bind_is_ip && !entry->ip) {
 		snprintf(c->reason, sizeof(c->reason),
 			 "it does not bind to an IP address, and one was given");
 		return HURDLE_ADDRESS;
 	}
-	if (quirks->ip && !judge_local(wish, entry, c->reason, sizeof(c->reason)))
-		return HURDLE_ADDRESS;
-	return HURDLE_NONE;
+	return entry->ip ? judge_local(wish, entry, c->reason, sizeof(c->reason)) : HURDLE_NONE;
 }
 
 static bool better(const struct entry *a, const struct entry *b)
@@ -473,8 +477,8 @@ static void explain(const struct weft_candidate *list, const struct wish *wish,
 	const char *filter = getenv("FI_PROVIDER");
 	const char *wanted = opts->provider ? opts->provider : opts->require ? opts->require : "";
 	char names[400], text[900] = "";
-	if (wish->scheme == WEFT_SCHEME_EFA)
-		wanted = "efa";
+	if (wish->scheme != WEFT_SCHEME_NONE)
+		wanted = weft__scheme_name(wish->scheme);
 	for (const struct weft_candidate *c = list; c; c = c->next) {
 		const struct entry *entry = (const struct entry *)c;
 		if (!closest || entry->hurdle > closest->hurdle)
@@ -496,7 +500,8 @@ static void explain(const struct weft_candidate *list, const struct wish *wish,
 	}
 	if (filter)
 		append_text(text, sizeof(text),
-			    "; the environment variable FI_PROVIDER='%.100s' hides others", filter);
+			    "; the environment variable FI_PROVIDER='%.100s' hides %s", filter,
+			    closest ? "others" : "all");
 	weft__log(log, WEFT_LOG_ERROR, "%s%s", text, weft__provider_cure(wanted));
 }
 
@@ -523,7 +528,7 @@ int weft__candidate_choose(const struct weft_net_opts *opts, const struct weft__
 		ret = -ENOMEM;
 		goto free_all;
 	}
-	if (best->quirks->ip)
+	if (best->ip)
 		weft__local_apply(&wish.local, info->src_addr);
 	*choice = (struct weft__choice){info, best->quirks, best->candidate};
 	choice->candidate.next = NULL;

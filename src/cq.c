@@ -68,7 +68,10 @@ static int read_error(struct weft_net *net)
 		return 0;
 	}
 
-	/* err is positive by contract, but shm writes negative ones. */
+	/*
+	 * err is positive by contract, but shm writes negative ones. -ECANCELED is for what weft
+	 * itself ends, and no provider's answer.
+	 */
 	struct weft_done done = {
 		.status = entry.err > 0	  ? -entry.err
 			  : entry.err < 0 ? entry.err
@@ -77,6 +80,8 @@ static int read_error(struct weft_net *net)
 		.len = entry.len,
 		.tag = entry.tag,
 	};
+	if (done.status == -ECANCELED)
+		done.status = -EIO;
 	done.text = fi_cq_strerror(net->cq, entry.prov_errno, entry.err_data, text, sizeof(text));
 	if (!done.text)
 		done.text = weft_strerror(done.status);
@@ -85,7 +90,8 @@ static int read_error(struct weft_net *net)
 	return weft__op_complete(net, entry.op_context, &done);
 }
 
-static int handle(struct weft_net *net, const struct fi_cq_tagged_entry *entry, fi_addr_t source)
+static int handle(struct weft_net *net, const struct fi_cq_tagged_entry *entry,
+		  const fi_addr_t *source)
 {
 	struct weft_done done = {.text = "", .len = entry->len};
 	struct weft__op *op = entry->op_context;
@@ -102,7 +108,7 @@ static int handle(struct weft_net *net, const struct fi_cq_tagged_entry *entry, 
 			done.cq_data = entry->data;
 		}
 		if (net->has_source)
-			done.source = weft__dest_source(net, source);
+			done.source = weft__dest_source(&net->dests, *source);
 	}
 	return weft__op_complete(net, op, &done);
 }
@@ -112,18 +118,22 @@ int weft__cq_poll(struct weft_net *net)
 	struct fi_cq_tagged_entry entry[BATCH];
 	fi_addr_t source[BATCH];
 	int count = 0;
+	bool empty = false;
 	if (net->broken)
 		return -EIO;
+	net->dests.reads++;
 	/* All ones is FI_ADDR_NOTAVAIL, for a provider that leaves out what it does not know. */
-	memset(source, 0xff, sizeof(source));
+	if (net->has_source)
+		memset(source, 0xff, sizeof(source));
 	for (int seen = 0; seen < TURN;) {
 		ssize_t got = net->has_source ? fi_cq_readfrom(net->cq, entry, BATCH, source)
 					      : fi_cq_read(net->cq, entry, BATCH);
 		if (got > 0) {
 			for (ssize_t i = 0; i < got; i++)
-				count += handle(net, &entry[i], source[i]);
+				count += handle(net, &entry[i], &source[i]);
 			seen += (int)got;
-			if (got < BATCH)
+			empty = got < BATCH;
+			if (empty)
 				break;
 		} else if (got == -FI_EAVAIL) {
 			int ret = read_error(net);
@@ -132,11 +142,14 @@ int weft__cq_poll(struct weft_net *net)
 			count += ret;
 			seen++;
 		} else if (got == -FI_EAGAIN || got == 0) {
+			empty = true;
 			break;
 		} else {
 			int ret = break_queue(net, (int)got);
 			return count > 0 ? count : ret;
 		}
 	}
+	if (empty && !TAILQ_EMPTY(&net->dests.retiring))
+		weft__dests_retire(net);
 	return count;
 }

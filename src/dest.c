@@ -12,17 +12,21 @@
  * NULL.
  */
 #define HASH_NONFATAL_OOM 1
+#include "addr.h"
 #include "dest.h"
 #include "netimpl.h"
 
 #define TABLE_START 16
 
-weft_dest weft__dest_source(const struct weft_net *net, fi_addr_t source)
+struct weft__dest *weft__dest_find(struct weft__dests *dests, fi_addr_t fi_addr)
 {
 	struct weft__dest *dest = NULL;
-	if (source != FI_ADDR_NOTAVAIL && source != FI_ADDR_UNSPEC)
-		HASH_FIND(by_fi_addr, net->dests.by_fi_addr, &source, sizeof(source), dest);
-	return dest && dest->refs > 0 ? dest->handle : WEFT_DEST_NONE;
+	/* FI_ADDR_UNSPEC is the same number. */
+	if (fi_addr != FI_ADDR_NOTAVAIL)
+		HASH_FIND(by_fi_addr, dests->by_fi_addr, &fi_addr, sizeof(fi_addr), dest);
+	if (dest)
+		dests->recent[fi_addr % WEFT__RECENT] = dest;
+	return dest;
 }
 
 static int grow(struct weft__dests *dests)
@@ -89,13 +93,23 @@ static void leave_av(struct weft_net *net, struct weft__dest *dest)
 			  weft_strerror(ret));
 }
 
+static void stop_retiring(struct weft__dests *dests, struct weft__dest *dest)
+{
+	if (dest->retiring)
+		TAILQ_REMOVE(&dests->retiring, dest, retiring_link);
+	dest->retiring = false;
+}
+
 /* Takes a destination out of all tables and frees it. */
 static void forget(struct weft_net *net, struct weft__dest *dest)
 {
 	struct weft__dests *dests = &net->dests;
 	HASH_DELETE(by_addr, dests->by_addr, dest);
-	if (dest->fi_addr != FI_ADDR_NOTAVAIL)
+	if (dest->fi_addr != FI_ADDR_NOTAVAIL) {
 		HASH_DELETE(by_fi_addr, dests->by_fi_addr, dest);
+		if (dests->recent[dest->fi_addr % WEFT__RECENT] == dest)
+			dests->recent[dest->fi_addr % WEFT__RECENT] = NULL;
+	}
 	dests->table[dest->index] = NULL;
 	if (dest->index < dests->free_hint)
 		dests->free_hint = dest->index;
@@ -131,17 +145,12 @@ int weft__dest_insert(struct weft_net *net, struct weft__dest *dest)
 	return 0;
 }
 
-/*
- * Checks an address before the address vector sees it, which one bad entry can poison for the good
- * ones after it.
- */
+/* Checks an address before the address vector sees it, which one bad entry can poison. */
 static int check_addr(struct weft_net *net, const struct weft_addr *addr, struct weft_addr *checked)
 {
 	struct weft_parse_error error = {.reason = "it is of another kind than this net's own"};
 	if (addr->scheme == net->addr.scheme && addr->format == net->addr.format &&
-	    addr->len <= WEFT_ADDR_MAX &&
-	    weft_addr_from_raw(checked, addr->scheme, addr->format, addr->raw, addr->len, &error) ==
-		    0)
+	    weft__addr_check(checked, addr, &error) == 0)
 		return 0;
 	weft__log(&net->log, WEFT_LOG_ERROR, "cannot add this peer's address: %s", error.reason);
 	return -EINVAL;
@@ -192,8 +201,10 @@ int weft_net_add_peer(struct weft_net *net, const struct weft_addr *addr, weft_d
 	if (!dest)
 		return make_dest(net, &checked, out);
 	/* One that is still being removed comes back to life; its former handle stays stale. */
-	if (dest->refs++ == 0)
+	if (dest->refs++ == 0) {
+		stop_retiring(&net->dests, dest);
 		new_handle(&net->dests, dest);
+	}
 	*out = dest->handle;
 	return 0;
 }
@@ -201,10 +212,23 @@ int weft_net_add_peer(struct weft_net *net, const struct weft_addr *addr, weft_d
 void weft__dest_released(struct weft_net *net, struct weft__dest *dest)
 {
 	/* A net that closes takes all out at once, when the endpoint is gone. */
-	if (dest->refs > 0 || dest->queue.count > 0 || net->closing)
+	if (dest->refs > 0 || dest->queue.count > 0 || dest->retiring || net->closing)
 		return;
-	leave_av(net, dest);
-	forget(net, dest);
+	dest->retiring = true;
+	dest->retired_in = net->dests.reads;
+	TAILQ_INSERT_TAIL(&net->dests.retiring, dest, retiring_link);
+}
+
+void weft__dests_retire(struct weft_net *net)
+{
+	struct weft__dests *dests = &net->dests;
+	struct weft__dest *dest;
+	/* Those that went during the last read were known to completions behind it. */
+	while ((dest = TAILQ_FIRST(&dests->retiring)) && dest->retired_in < dests->reads) {
+		stop_retiring(dests, dest);
+		leave_av(net, dest);
+		forget(net, dest);
+	}
 }
 
 int weft_net_remove_peer(struct weft_net *net, weft_dest handle)
@@ -227,6 +251,11 @@ int weft_net_get_peer_addr(const struct weft_net *net, weft_dest handle, struct 
 		return -ENOTCONN;
 	*addr = dest->addr;
 	return 0;
+}
+
+void weft__dests_init(struct weft__dests *dests)
+{
+	TAILQ_INIT(&dests->retiring);
 }
 
 void weft__dests_free(struct weft_net *net)

@@ -176,6 +176,7 @@ int weft_net_open(struct weft_net **out, const struct weft_net_opts *given)
 	net->log = (struct weft__log){net->opts.log, net->opts.log_user};
 	TAILQ_INIT(&net->bufs);
 	weft__ops_init(&net->ops);
+	weft__dests_init(&net->dests);
 
 	ret = weft__candidate_choose(&net->opts, &net->log, &net->choice);
 	if (ret < 0)
@@ -235,7 +236,8 @@ static void cancel_all(struct weft_net *net)
 {
 	weft__ops_reclaim(net);
 	weft__ops_end(net, NULL, -ECANCELED, "the net was closed");
-	weft__ops_run_ending(net);
+	while (!TAILQ_EMPTY(&net->ops.ending))
+		weft__ops_run_ending(net);
 }
 
 /*
@@ -307,14 +309,29 @@ int weft_net_close(struct weft_net *net)
 	return left;
 }
 
+/*
+ * Hands out a struct that begins with its size to a caller who may know an older, shorter one.
+ * Returns 0 or -EINVAL.
+ */
+static int give_out(void *out, void *full, size_t full_size)
+{
+	size_t size;
+	memcpy(&size, out, sizeof(size));
+	if (size < 2 * sizeof(size))
+		return -EINVAL;
+	if (size > full_size)
+		size = full_size;
+	memcpy(full, &size, sizeof(size));
+	memcpy(out, full, size);
+	return 0;
+}
+
 int weft_net_get_info(const struct weft_net *net, struct weft_net_info *out)
 {
 	const struct weft_candidate *c = &net->choice.candidate;
 	const struct fi_info *info = net->choice.info;
-	if (out->size < sizeof(*out))
-		return -EINVAL;
-	*out = (struct weft_net_info){
-		.size = sizeof(*out),
+	struct weft_net_info full = {
+		.size = sizeof(full),
 		.provider = c->provider,
 		.fabric = c->fabric,
 		.domain = c->domain,
@@ -335,7 +352,7 @@ int weft_net_get_info(const struct weft_net *net, struct weft_net_info *out)
 		.libfabric_running = fi_version(),
 		.caveat = net->choice.quirks->caveat,
 	};
-	return 0;
+	return give_out(out, &full, sizeof(full));
 }
 
 int weft_net_get_addr(const struct weft_net *net, struct weft_addr *addr)
@@ -346,24 +363,20 @@ int weft_net_get_addr(const struct weft_net *net, struct weft_addr *addr)
 
 int weft_net_get_stats(const struct weft_net *net, struct weft_net_stats *out)
 {
-	if (out->size < sizeof(*out))
-		return -EINVAL;
-	*out = net->stats;
-	out->size = sizeof(*out);
-	out->ops = net->ops.used - net->ops.held;
-	out->ops_queued = net->ops.waiting;
-	out->receives = net->ops.live_receives;
-	out->held = net->ops.held;
-	out->peers = net->dests.count;
-	return 0;
+	struct weft_net_stats full = net->stats;
+	full.size = sizeof(full);
+	full.ops = net->ops.used - net->ops.held;
+	full.ops_queued = net->ops.waiting;
+	full.receives = net->ops.live_receives;
+	full.held = net->ops.held;
+	full.peers = net->dests.count;
+	return give_out(out, &full, sizeof(full));
 }
 
 int weft_net_fabric(const struct weft_net *net, struct weft_fabric *out)
 {
-	if (out->size < sizeof(*out))
-		return -EINVAL;
-	*out = (struct weft_fabric){
-		.size = sizeof(*out),
+	struct weft_fabric full = {
+		.size = sizeof(full),
 		.info = net->choice.info,
 		.fabric = net->fabric,
 		.domain = net->domain,
@@ -371,5 +384,5 @@ int weft_net_fabric(const struct weft_net *net, struct weft_fabric *out)
 		.cq = net->cq,
 		.ep = net->ep,
 	};
-	return 0;
+	return give_out(out, &full, sizeof(full));
 }

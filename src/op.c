@@ -13,7 +13,13 @@
 #include "netimpl.h"
 #include "op.h"
 
+/* On the path of every message, where a call costs more than what it does. */
+#define HOT static inline __attribute__((always_inline))
+
 #define CHUNK_OPS 128
+
+/* The size that a post had first: what a caller passes is never less. */
+#define FIRST_POST_SIZE (offsetof(struct weft_post, remote_key) + sizeof(uint64_t))
 
 /*
  * How many queues in a row may answer "again" before a flush ends: it may be the whole endpoint
@@ -76,7 +82,7 @@ static int add_chunk(struct weft__ops *ops)
 	return 0;
 }
 
-static int take_slot(struct weft_net *net, struct weft__op **out)
+HOT int take_slot(struct weft_net *net, struct weft__op **out)
 {
 	struct weft__ops *ops = &net->ops;
 	if (ops->used >= net->opts.max_ops) {
@@ -105,7 +111,7 @@ static void stop_clock(struct weft_net *net, struct weft__op *op)
  * Gives a slot back. The caller has taken the buffer out of it, or drops the slot's reference
  * hereby.
  */
-static inline void release(struct weft_net *net, struct weft__op *op)
+HOT void release(struct weft_net *net, struct weft__op *op)
 {
 	struct weft__queue *queue = queue_of(net, op);
 	struct weft__dest *dest = op->dest;
@@ -147,7 +153,7 @@ static void join_queue(struct weft_net *net, struct weft__queue *queue, struct w
 }
 
 /* Offers an operation to the provider. Returns 0, -FI_EAGAIN, or an error. */
-static inline int post(struct weft_net *net, struct weft__op *op)
+HOT int post(struct weft_net *net, struct weft__op *op)
 {
 	struct fid_ep *ep = net->ep;
 	if (op->dest && op->dest->fi_addr == FI_ADDR_NOTAVAIL) {
@@ -216,11 +222,11 @@ void weft__ops_flush(struct weft_net *net)
 	}
 }
 
-static int check_post(const struct weft_net *net, enum weft__op_kind kind,
-		      const struct weft_post *post)
+HOT int check_post(const struct weft_net *net, enum weft__op_kind kind,
+		   const struct weft_post *post)
 {
 	const struct weft_buf *buf = post->buf;
-	if (post->size < sizeof(*post) || (post->flags & ~WEFT_POST_CQ_DATA) ||
+	if (post->size < FIRST_POST_SIZE || (post->flags & ~WEFT_POST_CQ_DATA) ||
 	    post->timeout_ms < -1)
 		return -EINVAL;
 	if (buf ? buf->net != net || post->off > buf->size || post->len > buf->size - post->off
@@ -247,7 +253,7 @@ static int check_post(const struct weft_net *net, enum weft__op_kind kind,
 	return 0;
 }
 
-static inline int check_limits(struct weft_net *net, const struct weft__queue *queue)
+HOT int check_limits(struct weft_net *net, const struct weft__queue *queue)
 {
 	int ret = 0;
 	if (queue->held >= net->opts.max_held_per_peer || net->ops.held >= net->opts.max_held)
@@ -260,8 +266,8 @@ static inline int check_limits(struct weft_net *net, const struct weft__queue *q
 }
 
 /* Takes a slot and fills in what every kind has. The rest is filled in before submit(). */
-static inline int take(struct weft_net *net, enum weft__op_kind kind, struct weft__dest *dest,
-		       struct weft_buf *buf, weft_done_fn *done, void *user, struct weft__op **out)
+HOT int take(struct weft_net *net, enum weft__op_kind kind, struct weft__dest *dest,
+	     struct weft_buf *buf, weft_done_fn *done, void *user, struct weft__op **out)
 {
 	struct weft__op *op;
 	if (!done)
@@ -281,7 +287,7 @@ static inline int take(struct weft_net *net, enum weft__op_kind kind, struct wef
 }
 
 /* Hands a filled slot to the provider or to its queue. On an error it is released. */
-static inline int submit(struct weft_net *net, struct weft__op *op, int timeout_ms)
+HOT int submit(struct weft_net *net, struct weft__op *op, int timeout_ms)
 {
 	struct weft__queue *queue = queue_of(net, op);
 	queue->count++;
@@ -304,8 +310,8 @@ static inline int submit(struct weft_net *net, struct weft__op *op, int timeout_
 	return 0;
 }
 
-static int start(struct weft_net *net, enum weft__op_kind kind, struct weft__dest *dest,
-		 const struct weft_post *given, weft_done_fn *done, void *user)
+HOT int start(struct weft_net *net, enum weft__op_kind kind, struct weft__dest *dest,
+	      const struct weft_post *given, weft_done_fn *done, void *user)
 {
 	struct weft__op *op;
 	if (net->closing)
@@ -320,16 +326,18 @@ static int start(struct weft_net *net, enum weft__op_kind kind, struct weft__des
 	op->flags = given->flags;
 	op->off = given->off;
 	op->len = given->len;
-	op->tag = given->tag;
-	op->ignore = given->ignore;
 	op->cq_data = given->cq_data;
-	op->remote_addr = given->remote_addr;
-	op->remote_key = given->remote_key;
+	if (kind != WEFT__OP_SEND) {
+		op->tag = given->tag;
+		op->ignore = given->ignore;
+		op->remote_addr = given->remote_addr;
+		op->remote_key = given->remote_key;
+	}
 	return submit(net, op, given->timeout_ms);
 }
 
-static int start_to_peer(struct weft_net *net, enum weft__op_kind kind, weft_dest handle,
-			 const struct weft_post *given, weft_done_fn *done, void *user)
+HOT int start_to_peer(struct weft_net *net, enum weft__op_kind kind, weft_dest handle,
+		      const struct weft_post *given, weft_done_fn *done, void *user)
 {
 	struct weft__dest *dest = weft__dest_get(&net->dests, handle);
 	return dest ? start(net, kind, dest, given, done, user) : -ENOTCONN;
@@ -461,12 +469,15 @@ static void fill_done(struct weft_done *done, const struct weft__op *op)
 
 int weft__ops_run_ending(struct weft_net *net)
 {
+	/* What the callbacks end in turn is for the next turn, or there might be no end of it. */
+	struct weft__op_list due = TAILQ_HEAD_INITIALIZER(due);
 	struct weft__op *op;
 	int count = 0;
-	while ((op = TAILQ_FIRST(&net->ops.ending))) {
+	TAILQ_CONCAT(&due, &net->ops.ending, link);
+	while ((op = TAILQ_FIRST(&due))) {
 		struct weft_done done = {.status = op->status, .text = op->text};
 		weft_done_fn *fn = op->done;
-		TAILQ_REMOVE(&net->ops.ending, op, link);
+		TAILQ_REMOVE(&due, op, link);
 		op->ending = false;
 		fill_done(&done, op);
 		if (op->posted) {

@@ -34,8 +34,7 @@ static const struct weft__quirks table[] = {
 	{.provider = "verbs;ofi_rxm",
 	 .scheme = WEFT_SCHEME_VERBS,
 	 .rank = WEFT__RANK_RDMA,
-	 .rdma = true,
-	 .ip = true},
+	 .rdma = true},
 	{.provider = "psm2", .scheme = WEFT_SCHEME_RAW, .rank = WEFT__RANK_RDMA, .rdma = true},
 	{.provider = "opx", .scheme = WEFT_SCHEME_RAW, .rank = WEFT__RANK_RDMA, .rdma = true},
 	{.provider = "cxi", .scheme = WEFT_SCHEME_RAW, .rank = WEFT__RANK_RDMA, .rdma = true},
@@ -43,19 +42,16 @@ static const struct weft__quirks table[] = {
 	 .below = FI_VERSION(1, 18),
 	 .scheme = WEFT_SCHEME_TCP,
 	 .rank = WEFT__RANK_TCP,
-	 .ip = true,
 	 .fd_per_peer = true},
 	{.provider = "tcp",
 	 .from = FI_VERSION(1, 18),
 	 .scheme = WEFT_SCHEME_TCP,
 	 .rank = WEFT__RANK_TCP,
-	 .ip = true,
 	 .fd_per_peer = true},
 	{.provider = "tcp;ofi_rxm",
 	 .from = FI_VERSION(1, 18),
 	 .scheme = WEFT_SCHEME_TCP,
 	 .rank = WEFT__RANK_ASKED,
-	 .ip = true,
 	 .fd_per_peer = true},
 	{.provider = "shm",
 	 .below = FI_VERSION(2, 0),
@@ -74,13 +70,11 @@ static const struct weft__quirks table[] = {
 	{.provider = "udp;ofi_rxd",
 	 .scheme = WEFT_SCHEME_UDP,
 	 .rank = WEFT__RANK_ASKED,
-	 .ip = true,
 	 .stale_source = true,
 	 .caveat = UDP},
 	{.provider = "sockets",
 	 .scheme = WEFT_SCHEME_RAW,
 	 .rank = WEFT__RANK_ASKED,
-	 .ip = true,
 	 .fd_per_peer = true,
 	 .caveat = "libfabric no longer maintains the provider sockets"},
 	{.provider = NULL,
@@ -111,5 +105,9 @@ const char *weft__provider_cure(const char *wanted)
 	if (strcmp(wanted, "efa") == 0 || strcmp(wanted, "rdma") == 0)
 		return "; for EFA the instance needs an EFA network interface, the kernel module "
 		       "efa, and in a container the devices /dev/infiniband/uverbs*";
+	if (strcmp(wanted, "shm") == 0)
+		return "; libfabric leaves shm out where /dev/shm has too little room: about 16 "
+		       "MiB for each "
+		       "processor (df /dev/shm)";
 	return "";
 }

@@ -25,7 +25,6 @@ struct weft__quirks {
 	enum weft_scheme scheme; /* of its addresses; WEFT_SCHEME_RAW: by its addr_format */
 	enum weft__rank rank;
 	bool rdma;               /* a real RDMA device carries the bytes */
-	bool ip;                 /* endpoints bind to an IP address */
 	bool shm_names;          /* addresses are names in /dev/shm: ours to choose, to clean up, and to look for */
 	bool fd_per_peer;        /* every peer costs a file descriptor */
 	bool stale_source;       /* a message of a stranger is told as from an earlier sender: sources cannot be used */

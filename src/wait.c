@@ -91,16 +91,16 @@ void weft_net_wake(struct weft_net *net)
 /* Whether weft_net_wake() was called since this was last asked. */
 static bool take_wake(struct weft__wait *wait)
 {
-	if (!atomic_load_explicit(&wait->woken, memory_order_relaxed))
-		return false;
 	uint64_t count;
-	ssize_t ignored = read(wait->wake_fd, &count, sizeof(count));
-	(void)ignored;
+	if (!atomic_load(&wait->woken))
+		return false;
 	/*
-	 * A wake between the two lines is taken along: what its caller did before it is seen after
-	 * the exchange.
+	 * The flag is set before the descriptor is written. Where nothing can be read yet the flag
+	 * stays, or the descriptor would be readable later with nobody to read it. A wake between
+	 * the two lines is taken along: what its caller did before is seen after the exchange.
 	 */
-	atomic_exchange(&wait->woken, false);
+	if (read(wait->wake_fd, &count, sizeof(count)) == sizeof(count))
+		atomic_exchange(&wait->woken, false);
 	return true;
 }
 
@@ -203,8 +203,11 @@ int weft_net_poll(struct weft_net *net, int timeout_ms)
 			int64_t ns = sleep_ns(net, now);
 			if (ns > end - now)
 				ns = end - now;
-			if (sleep_for(net, ns) == -EINTR)
+			if (sleep_for(net, ns) == -EINTR) {
+				/* The signal's handler may have called for a wake: this is it. */
+				take_wake(wait);
 				return 0;
+			}
 		}
 		count = turn(net);
 		if (count != 0) {

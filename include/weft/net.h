@@ -10,7 +10,8 @@
  * - A function returns 0 or a count, or a negative code. Codes are errno values and libfabric's FI_E* values, which
  *   share one space; weft_strerror() names both. errno itself is never part of the contract.
  * - Outputs are written only on success. Closing or unreferencing NULL is allowed and does nothing.
- * - Structs that are passed in or filled start with `size_t size` and have an _INIT macro, so that they can grow.
+ * - Structs that are passed in or filled start with `size_t size` and have an _INIT macro, so that they can grow. Of a
+ *   struct to be filled as much is filled as both sides know, and size says how much that is.
  * - Times are milliseconds in an int: -1 is for ever, 0 is "do not wait". Sizes are bytes. Clocks are monotonic.
  * - If a call that starts an operation returned 0, the callback runs exactly once, later, from weft_net_poll() or
  *   weft_net_close(), never from inside the starting call. If it returned < 0, the callback never runs.
@@ -188,7 +189,7 @@ struct weft_candidate {
  * The list is the caller's: free it with weft_candidate_free().
  *
  * Returns the number of candidates (0: libfabric offers none; *list is NULL then), or -EINVAL (an option is wrong; the
- * log hook says which), -ENOMEM.
+ * log hook says which), -ENOMEM, or what the kernel says of the route to opts->toward, such as -ENETUNREACH.
  */
 WEFT_API int weft_net_list(const struct weft_net_opts *opts, struct weft_candidate **list);
 /* Frees a whole list. NULL is allowed. */
@@ -200,8 +201,8 @@ WEFT_API void weft_candidate_free(struct weft_candidate *list);
  *
  * shm installs handlers for SIGINT and SIGTERM when the first such net of a process opens: install yours afterwards.
  *
- * Returns 0, or -EINVAL (an option is wrong), -ENODATA (no candidate fits), -ENOMEM, -EMFILE, or what libfabric said;
- * the log hook gets the cause and the cure.
+ * Returns 0, or -EINVAL (an option is wrong), -ENODATA (no candidate fits), -ENOMEM, -EMFILE, or what libfabric said,
+ * or the kernel of the route to opts->toward; the log hook gets the cause and the cure.
  */
 WEFT_API int weft_net_open(struct weft_net **net, const struct weft_net_opts *opts);
 
@@ -320,7 +321,8 @@ WEFT_API int weft_net_add_peer(struct weft_net *net, const struct weft_addr *add
 
 /*
  * Drops a reference. With the last one the handle is stale at once, and operations to the peer that have not ended end
- * with -ECANCELED; the address leaves the address vector when the provider has let go of all of them.
+ * with -ECANCELED. The address leaves the address vector when the provider has let go of all of them and a later poll
+ * has read what had arrived: until then it counts as a peer in the statistics and for max_peers.
  *
  * Returns 0, or -ENOTCONN for a stale handle.
  */
@@ -339,7 +341,10 @@ WEFT_API int weft_net_get_peer_addr(const struct weft_net *net, weft_dest dest, 
  */
 WEFT_API int weft_buf_alloc(struct weft_net *net, size_t size, struct weft_buf **buf);
 
-/* Gives memory back to its owner. Runs once, from weft_buf_unref(), weft_net_poll() or weft_net_close(). */
+/*
+ * Gives memory back to its owner. Runs once, from weft_buf_unref(), weft_net_poll() or weft_net_close(). It may call
+ * anything on the net except weft_net_poll() and weft_net_close(), which answer -EBUSY.
+ */
 typedef void weft_release_fn(void *data, size_t size, void *user);
 
 /*
@@ -371,8 +376,9 @@ struct weft_remote {
 };
 
 /*
- * Opens the whole buffer to one-sided access by every peer that knows the key, until the buffer is gone. Calling it
- * again with the same access gives the same key; with other access it is -EALREADY.
+ * Opens the whole buffer to one-sided access by every peer that knows the key, until the net is closed. No provider
+ * tells when a peer's access has ended, so the net keeps the buffer until then, whoever else drops it. Calling it again
+ * with the same access gives the same key; with other access it is -EALREADY.
  *
  * Returns 0, or -EOPNOTSUPP (the provider has no RMA), -EINVAL, -EALREADY, -ENOMEM, or what the provider said.
  */
@@ -392,7 +398,7 @@ struct weft_post {
 	uint64_t ignore;    /* weft_net_trecv(): bits of the tag that need not match */
 	uint64_t cq_data;   /* with WEFT_POST_CQ_DATA; at most cq_data_size bytes of it are carried */
 	unsigned flags;     /* WEFT_POST_* */
-	int timeout_ms;     /* sends, reads, writes; receives have no deadline */
+	int timeout_ms;     /* sends, reads, writes, counted from the next poll; receives have no deadline */
 	uint64_t remote_addr; /* reads and writes: struct weft_remote's addr, plus an offset */
 	uint64_t remote_key;
 };
@@ -427,8 +433,10 @@ struct weft_done {
  * A message longer than the buffer ends with -FI_ETRUNC. On udp it is cut short without an error, and on shm of
  * libfabric 1.17 one of more than 4096 bytes can hang both processes: agree on a largest message there.
  *
- * Returns 0 (done will be called); or -EINVAL, -ENOBUFS (max_ops, or the provider's receive queue is full), -ENOMEM,
- * -ECANCELED (the net is closing).
+ * More receives than the provider has room for wait, in order, until it has.
+ *
+ * Returns 0 (done will be called); or -EINVAL, -ENOBUFS (max_ops), -ENOMEM, -ECANCELED (the net is closing), or what
+ * the provider said.
  */
 WEFT_API int weft_net_recv(struct weft_net *net, struct weft_buf *buf, weft_done_fn *done, void *user);
 
@@ -472,8 +480,8 @@ WEFT_API int weft_net_write(struct weft_net *net, weft_dest dest, const struct w
  * least one callback has run or weft_net_wake() was called. Nothing moves on a net that is not polled, neither its own
  * operations nor those of its peers.
  *
- * Returns the number of callbacks that ran (0: time is up, or woken), or -EBUSY from inside a callback, or -EIO where
- * the completion queue is broken (an overrun, or the device is gone); close the net then.
+ * Returns the number of callbacks that ran (0: time is up, woken, or a signal came), or -EBUSY from inside a callback,
+ * or -EIO where the completion queue is broken (an overrun, or the device is gone); close the net then.
  */
 WEFT_API int weft_net_poll(struct weft_net *net, int timeout_ms);
 

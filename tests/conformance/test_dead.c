@@ -113,6 +113,43 @@ static void absent_peers_share_nothing_with_others(void **state)
 	absent_done();
 }
 
+struct chain {
+	weft_dest dest;
+	struct weft_addr addr;
+	int calls;
+};
+
+/* Ends an operation from the end of another one, again and again. */
+static void end_another(struct weft_net *net, const struct weft_done *done)
+{
+	struct chain *chain = done->user;
+	struct weft_post post = WEFT_POST_INIT;
+	chain->calls++;
+	if (weft_net_add_peer(net, &chain->addr, &chain->dest) == 0 &&
+	    weft_net_send(net, chain->dest, &post, end_another, chain) == 0)
+		weft_net_remove_peer(net, chain->dest);
+}
+
+/* A poll comes back, whatever its callbacks do. */
+static void a_poll_ends(void **state)
+{
+	struct weft_net_opts opts = test_opts();
+	struct weft_net *net = open_net(&opts);
+	struct weft_post post = WEFT_POST_INIT;
+	struct chain chain = {.calls = 0};
+	(void)state;
+	absent_addr(&chain.addr);
+	assert_int_equal(weft_net_add_peer(net, &chain.addr, &chain.dest), 0);
+	assert_int_equal(weft_net_send(net, chain.dest, &post, end_another, &chain), 0);
+	assert_int_equal(weft_net_remove_peer(net, chain.dest), 0);
+	assert_int_equal(weft_net_poll(net, 1000), 1);
+	assert_int_equal(weft_net_poll(net, 1000), 1);
+	assert_int_equal(chain.calls, 2);
+	assert_true(weft_net_close(net) >= 0);
+	assert_int_equal(chain.calls, 3);
+	absent_done();
+}
+
 static void held_slots_are_capped(void **state)
 {
 	struct weft_net_opts opts = test_opts();
@@ -255,7 +292,9 @@ static void close_ends_every_operation_once(void **state)
 	assert_int_equal(held.calls, 1);
 	for (int i = 0; i < 4; i++) {
 		assert_int_equal(queued[i].calls, 1);
-		assert_int_equal(queued[i].status, -ECANCELED);
+		/* EFA's provider may find out before that nobody is there. */
+		if (!provider_is("efa") || queued[i].status != -EIO)
+			assert_int_equal(queued[i].status, -ECANCELED);
 		assert_int_equal(receive[i].calls, 1);
 		assert_int_equal(receive[i].status, -ECANCELED);
 	}
@@ -307,6 +346,7 @@ int main(void)
 		cmocka_unit_test(no_answer_ends_at_the_deadline),
 		cmocka_unit_test(dead_peer_holds_up_nobody),
 		cmocka_unit_test(absent_peers_share_nothing_with_others),
+		cmocka_unit_test(a_poll_ends),
 		cmocka_unit_test(held_slots_are_capped),
 		cmocka_unit_test(removal_ends_what_is_under_way),
 		cmocka_unit_test(late_server_is_reached),

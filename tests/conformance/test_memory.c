@@ -93,6 +93,59 @@ static void wrapped_memory_is_given_back_once(void **state)
 	assert_int_equal(released[2].calls, 1);
 }
 
+struct closer {
+	struct weft_net *net;
+	int calls;
+	int poll_ret, close_ret;
+};
+
+static void close_from_release(void *data, size_t size, void *user)
+{
+	struct closer *closer = user;
+	(void)data;
+	(void)size;
+	closer->calls++;
+	closer->poll_ret = weft_net_poll(closer->net, 0);
+	closer->close_ret = weft_net_close(closer->net);
+}
+
+/* A net must not vanish under what gives the memory back, whoever drops the last reference. */
+static void release_cannot_close_the_net(void **state)
+{
+	struct weft_net_opts opts = test_opts();
+	struct closer closer[3] = {0};
+	static uint8_t mine[3][100];
+	struct weft_buf *buf[3];
+	struct outcome sent = {0}, received = {0};
+	struct pair pair;
+	(void)state;
+	pair_open(&pair, &opts);
+	for (int i = 0; i < 3; i++) {
+		closer[i] = (struct closer){.net = pair.a};
+		assert_int_equal(weft_buf_wrap(pair.a, mine[i], 100, close_from_release, &closer[i],
+					       &buf[i]),
+				 0);
+	}
+	struct weft_buf *into = filled(pair.b, 100, 0);
+	struct weft_post post = whole(buf[0]);
+	/* From a completion, from the caller's own unref, and from close. */
+	assert_int_equal(weft_net_recv(pair.b, into, record, &received), 0);
+	assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &sent), 0);
+	weft_buf_unref(buf[0]);
+	poll_until(pair.a, pair.b, &received.calls, 1);
+	poll_until(pair.a, pair.b, &sent.calls, 1);
+	weft_buf_unref(buf[1]);
+	assert_int_equal(weft_net_recv(pair.a, buf[2], record, &received), 0);
+	weft_buf_unref(buf[2]);
+	weft_buf_unref(into);
+	pair_close(&pair);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(closer[i].calls, 1);
+		assert_int_equal(closer[i].poll_ret, -EBUSY);
+		assert_int_equal(closer[i].close_ret, -EBUSY);
+	}
+}
+
 static void one_sided_read_and_write(void **state)
 {
 	struct weft_net_opts opts = test_opts();
@@ -159,6 +212,28 @@ close:
 	pair_close(&pair);
 }
 
+/* No provider tells when a peer's access has ended, so what is shared stays until the net is
+ * closed. */
+static void shared_memory_stays_until_close(void **state)
+{
+	struct weft_net_opts opts = test_opts();
+	struct weft_net *net = open_net(&opts);
+	struct weft_net_info info = WEFT_NET_INFO_INIT;
+	struct released released = {0};
+	struct weft_remote remote;
+	static uint8_t mine[100];
+	struct weft_buf *buf;
+	(void)state;
+	weft_net_get_info(net, &info);
+	assert_int_equal(weft_buf_wrap(net, mine, 100, note_release, &released, &buf), 0);
+	if (info.has_rma)
+		assert_int_equal(weft_buf_share(buf, WEFT_ACCESS_READ, &remote), 0);
+	weft_buf_unref(buf);
+	assert_int_equal(released.calls, info.has_rma ? 0 : 1);
+	assert_int_equal(weft_net_close(net), 0);
+	assert_int_equal(released.calls, 1);
+}
+
 static void keys_cannot_be_guessed(void **state)
 {
 	struct weft_net_opts opts = test_opts();
@@ -192,7 +267,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(buffers_are_aligned_and_counted),
 		cmocka_unit_test(wrapped_memory_is_given_back_once),
+		cmocka_unit_test(release_cannot_close_the_net),
 		cmocka_unit_test(one_sided_read_and_write),
+		cmocka_unit_test(shared_memory_stays_until_close),
 		cmocka_unit_test(keys_cannot_be_guessed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -192,6 +192,22 @@ static void ip_binds(void **state)
 	}
 }
 
+/* A provider that weft has no row for binds to loopback like any other, unless told otherwise. */
+static void unknown_providers_bind_to_loopback(void **state)
+{
+	struct weft_net_opts opts = quiet_opts();
+	struct weft_candidate *list = NULL;
+	(void)state;
+	opts.provider = "net";
+	assert_true(weft_net_list(&opts, &list) > 0);
+	for (struct weft_candidate *c = list; c; c = c->next) {
+		if (strcmp(c->provider, "net") == 0 && strcmp(c->addr, "127.0.0.1") != 0 &&
+		    strcmp(c->addr, "::1") != 0)
+			assert_non_null(strstr(c->reason, "not loopback"));
+	}
+	weft_candidate_free(list);
+}
+
 static void port_in_use_is_named(void **state)
 {
 	struct weft_net_opts opts = quiet_opts();
@@ -326,6 +342,8 @@ static void peers_come_and_go(void **state)
 			assert_int_equal(weft_net_remove_peer(net, dest[i]), 0);
 		for (int i = 0; i < limit; i++)
 			assert_int_equal(weft_net_remove_peer(net, dest[i]), -ENOTCONN);
+		/* Their places in the address vector are free after the next look at what came. */
+		assert_int_equal(weft_net_poll(net, 0), 0);
 		weft_net_get_stats(net, &stats);
 		assert_int_equal(stats.peers, 0);
 	}
@@ -373,6 +391,7 @@ int main(void)
 		cmocka_unit_test(wrong_wishes_are_refused_with_the_reason),
 		cmocka_unit_test(require_is_met),
 		cmocka_unit_test(ip_binds),
+		cmocka_unit_test(unknown_providers_bind_to_loopback),
 		cmocka_unit_test(port_in_use_is_named),
 		cmocka_unit_test(toward_opens_what_reaches_the_peer),
 		cmocka_unit_test(wrong_peers_are_refused_before_the_provider),

@@ -77,6 +77,49 @@ static void wake_ends_a_poll(void **state)
 	assert_int_equal(weft_net_close(net), 0);
 }
 
+struct waker {
+	struct weft_net *net;
+	atomic_bool stop;
+};
+
+static void *wake_all_the_time(void *arg)
+{
+	struct waker *waker = arg;
+	while (!atomic_load(&waker->stop))
+		weft_net_wake(waker->net);
+	return NULL;
+}
+
+/* However wakes and polls meet, none leaves the descriptor readable for ever. */
+static void wakes_leave_nothing_behind(void **state)
+{
+	struct weft_net_opts opts = test_opts();
+	struct weft_net *net = open_net(&opts);
+	struct weft_net_stats before = WEFT_NET_STATS_INIT, after = WEFT_NET_STATS_INIT;
+	struct pollfd fd = {.fd = weft_net_fd(net), .events = POLLIN};
+	struct waker waker = {.net = net};
+	pthread_t thread;
+	(void)state;
+	for (int round = 0; round < 20; round++) {
+		atomic_store(&waker.stop, false);
+		assert_int_equal(pthread_create(&thread, NULL, wake_all_the_time, &waker), 0);
+		for (int i = 0; i < 500; i++)
+			assert_int_equal(weft_net_poll(net, 0), 0);
+		atomic_store(&waker.stop, true);
+		pthread_join(thread, NULL);
+		/* The last wake may still be due; nothing is after that. */
+		while (weft_net_arm(net) == 0)
+			assert_int_equal(weft_net_poll(net, 0), 0);
+		weft_net_get_stats(net, &before);
+		assert_int_equal(weft_net_poll(net, 20), 0);
+		weft_net_get_stats(net, &after);
+		assert_true(after.sleeps - before.sleeps <= 500);
+		if (weft_net_arm(net) == INT_MAX)
+			assert_int_equal(poll(&fd, 1, 0), 0);
+	}
+	assert_int_equal(weft_net_close(net), 0);
+}
+
 static void wake_makes_the_descriptor_readable(void **state)
 {
 	struct weft_net_opts opts = test_opts();
@@ -335,6 +378,7 @@ int main(void)
 		cmocka_unit_test(poll_ends_at_its_timeout),
 		cmocka_unit_test(idle_sleeps_are_long),
 		cmocka_unit_test(wake_ends_a_poll),
+		cmocka_unit_test(wakes_leave_nothing_behind),
 		cmocka_unit_test(wake_makes_the_descriptor_readable),
 		cmocka_unit_test(descriptor_serves_a_foreign_loop),
 		cmocka_unit_test(sleeping_poll_is_woken_by_messages),

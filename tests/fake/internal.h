@@ -248,23 +248,46 @@ struct fake__packet {
 	struct fake__work *work; /* to complete on arrival, or NULL */
 };
 
+TAILQ_HEAD(fake__object_list, fake__object);
+extern struct fake__object_list fake__objects;
+
 void fake__objects_reset(void);
+void fake__born(struct fake__object *object, const char *what, struct fake__object *parent,
+		void *memory);
+void fake__died(struct fake__object *object);
+/* What fi_close() does first, for all. Returns 0, or the code to answer with. */
+int fake__begin_close(struct fake__object *object);
 /* That an object may be used; says so if not. */
 bool fake__usable(struct fake__object *object, const char *call);
-bool fake__addr_equal(const struct fake__addr *a, const struct fake__addr *b);
-/* The live endpoint at an address, or NULL. */
-struct fake__ep *fake__find_ep(const struct fake__addr *addr);
-struct fake__domain *fake__domain_of(struct fid *fid);
-/* All endpoints, for the network. */
-LIST_HEAD(fake__ep_list, fake__ep);
-extern struct fake__ep_list fake__eps;
 size_t fake__open_objects(void);
-size_t fake__open_works(void);
-/* Says so if the provider still has this memory. */
-void fake__check_free(const void *memory, size_t len);
+
+/* ---- av.c, queue.c, memory.c, endpoint.c: what a domain can open, and how they are found */
+
+int fake__av_open(struct fid_domain *fid, struct fi_av_attr *attr, struct fid_av **out,
+		  void *context);
+bool fake__addr_equal(const struct fake__addr *a, const struct fake__addr *b);
+
+int fake__cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq **out,
+		  void *context);
+/* Throws away what is in it, and closes its descriptor. */
+void fake__queue_empty(struct fake__cq *cq);
 /* The descriptor of a live completion queue: whether fi_trywait() has allowed a sleep on it. Other
  * ones: true. */
 bool fake__may_sleep(int fd);
+
+int fake__mr_reg(struct fid *fid, const void *data, size_t len, uint64_t access, uint64_t offset,
+		 uint64_t key, uint64_t flags, struct fid_mr **out, void *context);
+/* Says so if the provider still has this memory. */
+void fake__check_free(const void *memory, size_t len);
+
+LIST_HEAD(fake__ep_list, fake__ep);
+extern struct fake__ep_list fake__eps;
+
+int fake__ep_open(struct fid_domain *fid, struct fi_info *info, struct fid_ep **out, void *context);
+/* The live endpoint at an address, or NULL. */
+struct fake__ep *fake__find_ep(const struct fake__addr *addr);
+size_t fake__open_works(void);
+void fake__endpoints_reset(void);
 
 /* ---- transfer.c: posting, matching, completing */
 

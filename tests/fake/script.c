@@ -204,12 +204,11 @@ static void remember_site(void)
 
 int fake_write_sites(const char *path)
 {
-	struct site *site, *tmp;
 	FILE *file = fopen(path, "a");
 	if (!file)
 		return -errno;
-	HASH_ITER(hh, sites, site, tmp)
-	fprintf(file, "%zx\n", (size_t)site->at);
+	for (const struct site *site = sites; site; site = site->hh.next)
+		fprintf(file, "%zx\n", (size_t)site->at);
 	return fclose(file) == 0 ? 0 : -errno;
 }
 
@@ -285,7 +284,8 @@ void fake_pause_count(bool pause)
 
 bool fake_gave(int code)
 {
-	return code > 0 && (size_t)code < sizeof(gave) / sizeof(gave[0]) && gave[code];
+	size_t number = code > 0 ? (size_t)code : 0;
+	return number < sizeof(gave) / sizeof(gave[0]) && gave[number];
 }
 
 int fake_failed_closes(void)

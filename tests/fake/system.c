@@ -293,7 +293,7 @@ int fake_sys_getsockname(int fd, struct sockaddr *addr, socklen_t *len)
 
 /* ---- files: the library's root is a directory of ours */
 
-static char root[64];
+static char root[200];
 static uint64_t file_limit;
 static size_t streams;
 
@@ -327,9 +327,10 @@ static const char *under_root(const char *path, char room[PATH_MAX])
 {
 	if (!root[0]) {
 		/* In memory, since every new world empties it. */
-		snprintf(root, sizeof(root), "/dev/shm/fake-weft-XXXXXX");
+		const char *base = getenv("TMPDIR");
+		snprintf(root, sizeof(root), "%s/fake-weft-XXXXXX", base ? base : "/dev/shm");
 		if (!mkdtemp(root)) {
-			fprintf(stderr, "fake fabric: no directory in /dev/shm\n");
+			fprintf(stderr, "fake fabric: cannot make the directory %s\n", root);
 			abort();
 		}
 		atexit(fake_remove_files);

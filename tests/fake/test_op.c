@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Operations on a fabric that does what real ones do rarely: both kinds of "again", peers that die
- * or fall silent, ends in every order, errors of every shape, limits.
+ * Operations on a fabric that does what real ones do rarely: both kinds of "again", ends in every
+ * order, errors of every shape, limits.
  */
 #include "world.h"
 
 #include <errno.h>
-#include <limits.h>
 
 #include <rdma/fi_errno.h>
 
@@ -505,87 +504,6 @@ static void lost_and_doubled_messages_are_the_callers_to_notice(void **state)
 	pair_close(&pair);
 }
 
-static void dead_peers_are_as_the_provider_has_them(void **state)
-{
-	static const struct {
-		enum fake_absent absent;
-		int started, status;
-	} rows[] = {
-		{FAKE_ABSENT_AGAIN, 0, -ETIMEDOUT},
-		{FAKE_ABSENT_NEVER, 0, -ETIMEDOUT},
-		{FAKE_ABSENT_LOST, 0, 0},
-		{FAKE_ABSENT_ERROR, 0, -FI_EHOSTUNREACH},
-		{FAKE_ABSENT_REFUSE, -FI_ENOENT, 1},
-	};
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct pair pair;
-		struct outcome sent = {.status = 1};
-		fake_reset();
-		pair_open(&pair, &fake_udp, NULL);
-		exchange(&pair);
-		pair.provider->absent_err = FI_EHOSTUNREACH;
-		pair.provider->absent = rows[i].absent;
-		fake_set_peer(&pair.b_addr, FAKE_PEER_DEAD);
-		struct weft_post post = whole(NULL);
-		assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &sent),
-				 rows[i].started);
-		if (rows[i].started == 0)
-			pass_until(pair.a, NULL, &sent.calls, 1);
-		assert_int_equal(sent.status, rows[i].status);
-		fake_set_peer(&pair.b_addr, FAKE_PEER_LIVE);
-		pair_close(&pair);
-	}
-}
-
-/* What is on its way when the peer dies is lost, or ends as the provider says. */
-static void peers_that_die_meanwhile(void **state)
-{
-	struct pair pair;
-	struct outcome sent = {0};
-	(void)state;
-	for (int i = 0; i < 2; i++) {
-		fake_reset();
-		pair_open(&pair, i == 0 ? &fake_tcp : &fake_efa, NULL);
-		exchange(&pair);
-		struct weft_post post = whole(NULL);
-		assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &sent), 0);
-		fake_set_peer(&pair.b_addr, FAKE_PEER_DEAD);
-		pass_until(pair.a, NULL, &sent.calls, i + 1);
-		assert_int_equal(sent.status, i == 0 ? 0 : -FI_EHOSTUNREACH);
-		pair_close(&pair);
-	}
-}
-
-static void peers_come_back_at_the_same_address_or_another(void **state)
-{
-	struct pair pair;
-	struct outcome sent = {0};
-	struct weft_net_opts opts = quiet_opts();
-	(void)state;
-	pair_open(&pair, &fake_efa, NULL);
-	exchange(&pair);
-	opts.provider = "efa";
-	for (int same = 0; same < 2; same++) {
-		assert_int_equal(weft_net_close(pair.b), 0);
-		struct weft_post post = whole(NULL);
-		assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &sent), 0);
-		pass_until(pair.a, NULL, &sent.calls, same + 1);
-		assert_int_equal(sent.status, -FI_EHOSTUNREACH);
-		if (same)
-			fake_next_addr(pair.b_addr.raw, pair.b_addr.len);
-		pair.b = net_open(&opts);
-		struct weft_addr addr = net_addr(pair.b);
-		assert_int_equal(weft_addr_equal(&addr, &pair.b_addr), same);
-		if (!same) {
-			pair.b_addr = addr;
-			assert_int_equal(weft_net_add_peer(pair.a, &addr, &pair.a_to_b), 0);
-		}
-		exchange(&pair);
-	}
-	pair_close(&pair);
-}
-
 static void limits_are_kept(void **state)
 {
 	struct pair pair;
@@ -611,112 +529,6 @@ static void limits_are_kept(void **state)
 	assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &out), 0);
 	pass_until(pair.a, pair.b, &out.calls, 6);
 	pair_close(&pair);
-}
-
-static void held_operations_are_capped_per_peer_and_in_all(void **state)
-{
-	struct pair pair;
-	struct outcome out = {0};
-	struct weft_net_opts opts = quiet_opts();
-	(void)state;
-	opts.max_held_per_peer = 2;
-	opts.max_held = 3;
-	opts.max_ops_per_peer = 2;
-	pair_open(&pair, &fake_udp, &opts);
-	weft_dest nobody = add_nobody(pair.a, NULL);
-	struct weft_post post = whole(NULL);
-	post.timeout_ms = 10;
-	/* Held ones do not count as under way. */
-	for (int i = 0; i < 2; i++) {
-		assert_int_equal(weft_net_send(pair.a, nobody, &post, record, &out), 0);
-		pass_until(pair.a, NULL, &out.calls, i + 1);
-	}
-	assert_int_equal(weft_net_send(pair.a, nobody, &post, record, &out), -EHOSTUNREACH);
-	fake_set_peer(&pair.b_addr, FAKE_PEER_SILENT);
-	assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &out), 0);
-	pass_until(pair.a, NULL, &out.calls, 3);
-	assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &out), -EHOSTUNREACH);
-	struct weft_net_stats stats = net_stats(pair.a);
-	assert_int_equal(stats.held, 3);
-	assert_int_equal(stats.refused, 2);
-	assert_int_equal(stats.ops, 0);
-	/* The cap follows the peer, not the handle. */
-	struct weft_addr addr;
-	weft_dest again;
-	assert_int_equal(weft_net_get_peer_addr(pair.a, nobody, &addr), 0);
-	assert_int_equal(weft_net_remove_peer(pair.a, nobody), 0);
-	assert_int_equal(net_stats(pair.a).peers, 2);
-	assert_int_equal(weft_net_add_peer(pair.a, &addr, &again), 0);
-	assert_int_not_equal(again, nobody);
-	assert_int_equal(weft_net_send(pair.a, nobody, &post, record, &out), -ENOTCONN);
-	assert_int_equal(weft_net_send(pair.a, again, &post, record, &out), -EHOSTUNREACH);
-	pair_close(&pair);
-	assert_int_equal(out.calls, 3);
-}
-
-static void removed_peers_leave_when_the_provider_lets_go(void **state)
-{
-	struct pair pair;
-	struct outcome out[3] = {0};
-	(void)state;
-	pair_open(&pair, &fake_udp, NULL);
-	logged_any(WEFT_LOG_DEBUG);
-	struct weft_post post = whole(NULL);
-	fake_next("fi_send", NULL, 1,
-		  &(struct fake_fate){FAKE_LOSE, 30 * FAKE_NS_PER_MS, 0, 0, NULL});
-	fake_next("fi_send", NULL, 1,
-		  &(struct fake_fate){FAKE_LOSE, 40 * FAKE_NS_PER_MS, 0, 0, NULL});
-	assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &out[0]), 0);
-	assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &out[1]), 0);
-	fake_refuse("fi_send", NULL, FI_EAGAIN, 1);
-	assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &out[2]), 0);
-	assert_int_equal(weft_net_remove_peer(pair.a, pair.a_to_b), 0);
-	assert_int_equal(weft_net_remove_peer(pair.a, pair.a_to_b), -ENOTCONN);
-	assert_int_equal(weft_net_poll(pair.a, 0), 3);
-	for (int i = 0; i < 3; i++) {
-		assert_int_equal(out[i].status, -ECANCELED);
-		assert_string_equal(out[i].text, "the peer was removed");
-	}
-	assert_int_equal(net_stats(pair.a).canceled, 3);
-	assert_int_equal(net_stats(pair.a).held, 2);
-	assert_int_equal(net_stats(pair.a).peers, 1);
-	assert_int_equal(fake_calls("fi_av_remove"), 0);
-	pass(pair.a, pair.b, 35);
-	assert_int_equal(fake_calls("fi_av_remove"), 0);
-	pass(pair.a, pair.b, 10);
-	assert_int_equal(fake_calls("fi_av_remove"), 1);
-	assert_int_equal(net_stats(pair.a).peers, 0);
-	assert_int_equal(net_stats(pair.a).held, 0);
-	assert_int_equal(out[0].calls + out[1].calls + out[2].calls, 3);
-	assert_false(logged_any(WEFT_LOG_WARN));
-	/* A new handle, whose index was used before. */
-	assert_int_equal(weft_net_add_peer(pair.a, &pair.b_addr, &out[0].source), 0);
-	assert_int_not_equal(out[0].source, pair.a_to_b);
-	pair.a_to_b = out[0].source;
-	exchange(&pair);
-	pair_close(&pair);
-}
-
-/* A completion and the end of the same operation fall into one turn. */
-static void completed_in_the_turn_that_ends_it(void **state)
-{
-	struct pair pair;
-	struct outcome out = {0};
-	(void)state;
-	pair_open(&pair, &fake_udp, NULL);
-	struct weft_buf *buf = filled(pair.a, 10, 0);
-	struct weft_post post = whole(buf);
-	assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &out), 0);
-	weft_buf_unref(buf);
-	assert_int_equal(weft_net_remove_peer(pair.a, pair.a_to_b), 0);
-	fake_advance_ns(FAKE_NS_PER_MS);
-	assert_int_equal(weft_net_poll(pair.a, 0), 1);
-	assert_int_equal(out.status, -ECANCELED);
-	struct weft_net_stats stats = net_stats(pair.a);
-	assert_int_equal(stats.held + stats.late + stats.peers + stats.buffers + stats.ops, 0);
-	assert_int_equal(weft_net_poll(pair.a, 0), 0);
-	pair_close(&pair);
-	assert_int_equal(out.calls, 1);
 }
 
 static void refused_posts_end_or_fail_with_the_code(void **state)
@@ -923,13 +735,7 @@ int main(void)
 		world_test(broken_receives_can_be_posted_again_at_once),
 		world_test(too_long_messages_end_as_the_provider_says),
 		world_test(lost_and_doubled_messages_are_the_callers_to_notice),
-		world_test(dead_peers_are_as_the_provider_has_them),
-		world_test(peers_that_die_meanwhile),
-		world_test(peers_come_back_at_the_same_address_or_another),
 		world_test(limits_are_kept),
-		world_test(held_operations_are_capped_per_peer_and_in_all),
-		world_test(removed_peers_leave_when_the_provider_lets_go),
-		world_test(completed_in_the_turn_that_ends_it),
 		world_test(refused_posts_end_or_fail_with_the_code),
 		world_test(wrong_posts_are_refused),
 		world_test(receives_wait_for_room_too),

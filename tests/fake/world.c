@@ -87,6 +87,16 @@ struct weft_net *net_open(const struct weft_net_opts *opts)
 	return net;
 }
 
+void refused(const struct weft_net_opts *opts, int code, const char *words)
+{
+	struct weft_net *net = NULL;
+	int ret = weft_net_open(&net, opts);
+	if (ret != code)
+		fail_msg("open gave %d (%s), not %d", ret, weft_strerror(ret), code);
+	assert_null(net);
+	assert_true(logged(WEFT_LOG_ERROR, words));
+}
+
 struct weft_addr net_addr(struct weft_net *net)
 {
 	struct weft_addr addr;

@@ -37,6 +37,8 @@ bool logged(enum weft_log_level level, const char *words);
 bool logged_any(enum weft_log_level level);
 
 struct weft_net *net_open(const struct weft_net_opts *opts);
+/* That no net opens with these options: the code, and words that the log has. */
+void refused(const struct weft_net_opts *opts, int code, const char *words);
 struct weft_addr net_addr(struct weft_net *net);
 struct weft_net_stats net_stats(struct weft_net *net);
 

@@ -20,7 +20,7 @@ static void rows_by_version(void **state)
 	assert_false(weft__quirks_find("efa", FI_VERSION(2, 1))->close_blocks);
 	assert_string_equal(weft__quirks_find("efa", FI_VERSION(2, 1))->fabric, "efa");
 	row = weft__quirks_find("tcp;ofi_rxm", FI_VERSION(1, 17));
-	assert_true(row->rank == WEFT__RANK_TCP && row->scheme == WEFT_SCHEME_TCP && row->ip &&
+	assert_true(row->rank == WEFT__RANK_TCP && row->scheme == WEFT_SCHEME_TCP &&
 		    row->fd_per_peer);
 	/* From 1.18 the native provider is the better of the two. */
 	assert_int_equal(weft__quirks_find("tcp;ofi_rxm", FI_VERSION(2, 1))->rank,
@@ -54,6 +54,7 @@ static void cures(void **state)
 	(void)state;
 	assert_non_null(strstr(weft__provider_cure("efa"), "uverbs"));
 	assert_non_null(strstr(weft__provider_cure("rdma"), "uverbs"));
+	assert_non_null(strstr(weft__provider_cure("shm"), "/dev/shm"));
 	assert_string_equal(weft__provider_cure("tcp"), "");
 }
 
