@@ -5,6 +5,7 @@
  * both sides need: opening a fabric, signals, and saying what happens.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 #include <signal.h>
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "escape.h"
 #include "reverse.h"
@@ -267,6 +269,19 @@ static int parse_options(struct options *options, int argc, char **argv)
 	return -1;
 }
 
+/*
+ * A standard descriptor that is closed would be given to the next socket of libfabric, and the text
+ * would go into that. Opened the wrong way round it makes every write fail, as it should.
+ */
+static void secure_descriptors(void)
+{
+	for (int fd = 0; fd <= 2; fd++) {
+		if (fcntl(fd, F_GETFD) < 0 &&
+		    open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
+			_exit(EXIT_FAILED);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	struct options options = {
@@ -275,6 +290,7 @@ int main(int argc, char **argv)
 		.timeout_ms = WEFT_DEFAULT_TIMEOUT_MS,
 		.idle_ms = 10000,
 	};
+	secure_descriptors();
 	reset_signals();
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	setvbuf(stderr, NULL, _IOLBF, 0);

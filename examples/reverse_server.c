@@ -2,7 +2,9 @@
 /*
  * The server of the reverse program. It keeps receives posted, for all clients together; remembers
  * the address that each client sends in its CONNECT; and answers each DATA in the buffer that it
- * came in. Nothing that a peer sends or fails to send ends it or harms another client.
+ * came in. Everything that a peer can make it keep is bounded: records of clients, DATA held for a
+ * CONNECT, replies that a peer does not take. So one that misbehaves costs the others no more than
+ * the time its messages take.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -17,10 +19,14 @@
 #define RECEIVES 256	 /* posted at any time */
 #define CLIENTS_MAX 4096 /* remembered; for one more, the one heard of longest ago is forgotten */
 #define EARLY_MAX 64	 /* DATA held until their CONNECT comes */
+#define REPLIES_MAX 1024 /* under way, to all clients */
+#define REPLIES_EACH 8	 /* under way, to one client; a DATA that would need one more is dropped */
+#define BUCKETS 1024	 /* of the tables in which clients are found */
 #define RETRY_MS 100	 /* after which a receive that could not be posted is tried again */
 
 struct client {
 	TAILQ_ENTRY(client) link;
+	LIST_ENTRY(client) by_cookie, by_dest;
 	weft_dest dest; /* WEFT_DEST_NONE: its CONNECT has not come yet */
 	struct cookie cookie;
 	/*
@@ -30,6 +36,7 @@ struct client {
 	 */
 	struct weft_buf *early;
 	size_t early_len;
+	size_t replies;	 /* under way */
 	int64_t last_ms; /* when its last message came */
 };
 
@@ -37,28 +44,56 @@ struct server {
 	struct weft_net *net;
 	struct options *options;
 	TAILQ_HEAD(clients, client) clients; /* the one heard of longest ago comes first */
-	size_t client_count, client_max, early_count, receives, receives_wanted;
+	LIST_HEAD(bucket, client) by_cookie[BUCKETS], by_dest[BUCKETS];
+	size_t client_count, client_max, early_count, receives, receives_wanted, replies;
 	uint64_t served;    /* replies sent */
 	uint64_t malformed; /* messages dropped because they were none of ours */
 	uint64_t unmatched; /* DATA dropped because nobody knew whom to answer */
 	uint64_t failed;    /* receives, CONNECTs and replies that an error or a limit ended */
 };
 
-/* Who a message is from: by its cookie if it has one, else by its source if that is known. */
-static struct client *find_client(struct server *server, struct cookie cookie, weft_dest source)
+static struct bucket *bucket_of(struct bucket *table, uint64_t key)
+{
+	/* The upper half of a destination is a generation, which is small. */
+	return &table[(key ^ key >> 32) % BUCKETS];
+}
+
+static struct client *find_by_dest(struct server *server, weft_dest dest)
 {
 	struct client *client;
-	TAILQ_FOREACH_REVERSE (client, &server->clients, clients, link) {
-		if (cookie.given ? client->cookie.given && client->cookie.value == cookie.value
-				 : source != WEFT_DEST_NONE && client->dest == source)
+	LIST_FOREACH (client, bucket_of(server->by_dest, dest), by_dest) {
+		if (client->dest == dest)
 			break;
 	}
 	return client;
 }
 
+/* Who a message is from: by its cookie if it has one, else by its source if that is known. */
+static struct client *find_client(struct server *server, struct cookie cookie, weft_dest source)
+{
+	struct client *client;
+	if (!cookie.given)
+		return source != WEFT_DEST_NONE ? find_by_dest(server, source) : NULL;
+	LIST_FOREACH (client, bucket_of(server->by_cookie, cookie.value), by_cookie) {
+		if (client->cookie.value == cookie.value)
+			break;
+	}
+	return client;
+}
+
+static void set_dest(struct server *server, struct client *client, weft_dest dest)
+{
+	client->dest = dest;
+	LIST_INSERT_HEAD(bucket_of(server->by_dest, dest), client, by_dest);
+}
+
 static void forget_client(struct server *server, struct client *client)
 {
 	TAILQ_REMOVE(&server->clients, client, link);
+	if (client->cookie.given)
+		LIST_REMOVE(client, by_cookie);
+	if (client->dest != WEFT_DEST_NONE)
+		LIST_REMOVE(client, by_dest);
 	server->client_count--;
 	if (client->early) {
 		server->early_count--;
@@ -79,6 +114,8 @@ static struct client *remember_client(struct server *server, struct cookie cooki
 	if (server->client_count == server->client_max)
 		forget_client(server, TAILQ_FIRST(&server->clients));
 	client->cookie = cookie;
+	if (cookie.given)
+		LIST_INSERT_HEAD(bucket_of(server->by_cookie, cookie.value), client, by_cookie);
 	TAILQ_INSERT_TAIL(&server->clients, client, link);
 	server->client_count++;
 	return client;
@@ -96,6 +133,10 @@ static void on_reply_sent(struct weft_net *net, const struct weft_done *done)
 {
 	struct server *server = done->user;
 	const char *name = peer_name(net, done->source);
+	struct client *client = find_by_dest(server, done->source);
+	server->replies--;
+	if (client && client->replies > 0)
+		client->replies--;
 	if (done->status == 0) {
 		server->served++;
 		printf("reversed message sent to %s\n", name);
@@ -115,6 +156,10 @@ static bool answer(struct server *server, struct client *client, struct weft_buf
 	char what[WEFT_ADDR_TEXT_MAX + 40];
 	uint8_t *text = (uint8_t *)weft_buf_data(buf) + 1;
 	touch_client(server, client);
+	if (client->replies >= REPLIES_EACH || server->replies >= REPLIES_MAX) {
+		server->failed++;
+		return false;
+	}
 	snprintf(what, sizeof(what), "message received from %s",
 		 peer_name(server->net, client->dest));
 	say_text(what, text, len - 1);
@@ -125,8 +170,11 @@ static bool answer(struct server *server, struct client *client, struct weft_buf
 		server->failed++;
 		say_error("reply not sent to %s: %s", peer_name(server->net, client->dest),
 			  weft_strerror(ret));
+		return false;
 	}
-	return ret == 0;
+	client->replies++;
+	server->replies++;
+	return true;
 }
 
 /* Keeps a DATA until its CONNECT comes. Returns true if it has taken over the buffer. */
@@ -173,13 +221,16 @@ static void handle_connect(struct server *server, const struct reverse_message *
 	if (ret < 0) {
 		server->failed++;
 		say_error("CONNECT dropped: %s", weft_strerror(ret));
+		/* So that there is room for the next one. */
+		if (ret == -ENOSPC && !TAILQ_EMPTY(&server->clients))
+			forget_client(server, TAILQ_FIRST(&server->clients));
 		return;
 	}
 	struct client *client = find_client(server, cookie, dest);
 	if (!client)
 		client = remember_client(server, cookie);
 	if (client && client->dest == WEFT_DEST_NONE)
-		client->dest = dest;
+		set_dest(server, client, dest);
 	else
 		weft_net_remove_peer(server->net, dest); /* A known one has its own reference. */
 	if (!client) {
@@ -331,8 +382,9 @@ int run_server(struct options *options)
 	struct weft_net_info info = WEFT_NET_INFO_INIT;
 	weft_net_get_info(server.net, &info);
 	server.receives_wanted = info.rx_size < RECEIVES ? info.rx_size : RECEIVES;
-	/* Some room is left for peers that are forgotten but that the provider has not let go. */
-	size_t peers = info.max_peers - info.max_peers / 8;
+	/* Some room is left for peers that are forgotten but not yet out of the address vector. */
+	size_t spare = info.max_peers / 8 + 1;
+	size_t peers = info.max_peers > spare ? info.max_peers - spare : 1;
 	server.client_max = peers < CLIENTS_MAX ? peers : CLIENTS_MAX;
 
 	int ret = post_receives(&server);
