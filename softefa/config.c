@@ -34,27 +34,41 @@ static int read_ip(const char *value, uint32_t *ip)
 }
 
 /* The numbers: name after the prefix, largest value. */
-enum number { ON, STRICT, QPN, TIMEOUT, RDMA, LOSS, DUP, REORDER, DELAY, RNR, DIE_AFTER, SEED, NUMBERS };
+enum number {
+	ON,
+	STRICT,
+	QPN,
+	TIMEOUT,
+	RDMA,
+	LOSS,
+	DUP,
+	REORDER,
+	DELAY,
+	RNR,
+	DIE_AFTER,
+	SEED,
+	NUMBERS
+};
 static const struct {
 	const char *name;
 	uint64_t most, preset;
 } numbers[NUMBERS] = {
-	[ON] = { "", 1, 0 },
-	[STRICT] = { "_STRICT", 1, 0 },
-	[QPN] = { "_QPN", UINT16_MAX, 0 },
-	[TIMEOUT] = { "_TIMEOUT_MS", 3600000, 2000 },
-	[RDMA] = { "_RDMA", 1, 1 },
-	[LOSS] = { "_LOSS", 100, 0 },
-	[DUP] = { "_DUP", 100, 0 },
-	[REORDER] = { "_REORDER", 100, 0 },
-	[DELAY] = { "_DELAY", 1000000, 0 },
-	[RNR] = { "_RNR", 100, 0 },
-	[DIE_AFTER] = { "_DIE_AFTER", UINT64_MAX, 0 },
-	[SEED] = { "_SEED", UINT64_MAX, 1 },
+	[ON] = {"", 1, 0},
+	[STRICT] = {"_STRICT", 1, 0},
+	[QPN] = {"_QPN", UINT16_MAX, 0},
+	[TIMEOUT] = {"_TIMEOUT_MS", 3600000, 2000},
+	[RDMA] = {"_RDMA", 1, 1},
+	[LOSS] = {"_LOSS", 100, 0},
+	[DUP] = {"_DUP", 100, 0},
+	[REORDER] = {"_REORDER", 100, 0},
+	[DELAY] = {"_DELAY", 1000000, 0},
+	[RNR] = {"_RNR", 100, 0},
+	[DIE_AFTER] = {"_DIE_AFTER", UINT64_MAX, 0},
+	[SEED] = {"_SEED", UINT64_MAX, 1},
 };
 
-static int read_one(struct sefa_config *config, uint64_t values[NUMBERS], const char *name, size_t len,
-		    const char *value)
+static int read_one(struct sefa_config *config, uint64_t values[NUMBERS], const char *name,
+		    size_t len, const char *value)
 {
 	static const char bind[] = "_BIND", link_down[] = "_LINK_DOWN", stats[] = "_STATS";
 	for (size_t i = 0; i < NUMBERS; i++) {
@@ -77,7 +91,8 @@ static int read_one(struct sefa_config *config, uint64_t values[NUMBERS], const 
 	return -ENOENT;
 }
 
-int sefa_config_read(struct sefa_config *config, char *const *environment, char *reason, size_t size)
+int sefa_config_read(struct sefa_config *config, char *const *environment, char *reason,
+		     size_t size)
 {
 	uint64_t values[NUMBERS];
 	memset(config, 0, sizeof(*config));
@@ -94,8 +109,10 @@ int sefa_config_read(struct sefa_config *config, char *const *environment, char 
 			continue;
 		int ret = read_one(config, values, name, (size_t)(equals - name), equals + 1);
 		if (ret < 0) {
-			snprintf(reason, size, "%.*s: %s", (int)(equals - *environment), *environment,
-				 ret == -ENOENT ? "there is no such variable" : "a value that does not do");
+			snprintf(reason, size, "%.*s: %s", (int)(equals - *environment),
+				 *environment,
+				 ret == -ENOENT ? "there is no such variable"
+						: "a value that does not do");
 			return -EINVAL;
 		}
 	}

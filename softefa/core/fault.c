@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Faults over a net, see fault.h. Datagrams that are held back are copied; the clock is the one given to turn(), so a
- * test can turn it by hand. The file that takes the link down is looked for once a turn of the clock.
+ * Faults over a net, see fault.h. Datagrams that are held back are copied; the clock is the one
+ * given to turn(), so a test can turn it by hand. The file that takes the link down is looked for
+ * once a turn of the clock.
  */
 #include "fault.h"
 
@@ -45,7 +46,8 @@ bool sefa_faults_link_down(const struct sefa_faults *f)
 	return f->link_down && access(f->link_down, F_OK) == 0;
 }
 
-static int hold(struct fault *fault, struct sefa_end to, const struct iovec *iov, int count, uint64_t due)
+static int hold(struct fault *fault, struct sefa_end to, const struct iovec *iov, int count,
+		uint64_t due)
 {
 	size_t len = 0;
 	for (int i = 0; i < count; i++)
@@ -122,7 +124,7 @@ static uint64_t fault_turn(struct sefa_net *net, uint64_t now)
 	}
 	struct held *held;
 	while ((held = TAILQ_FIRST(&fault->held)) && held->due <= now) {
-		struct iovec iov = { held->data, held->len };
+		struct iovec iov = {held->data, held->len};
 		TAILQ_REMOVE(&fault->held, held, link);
 		if (!fault->down)
 			(void)fault->inner->send(fault->inner, held->to, &iov, 1);
@@ -150,7 +152,8 @@ struct sefa_net *sefa_fault_wrap(struct sefa_net *inner, const struct sefa_fault
 	struct fault *fault = calloc(1, sizeof(*fault));
 	if (!fault)
 		return NULL;
-	fault->net = (struct sefa_net){ fault_send, fault_receive, fault_refused, fault_turn, fault_close };
+	fault->net = (struct sefa_net){fault_send, fault_receive, fault_refused, fault_turn,
+				       fault_close};
 	fault->inner = inner;
 	fault->faults = faults;
 	TAILQ_INIT(&fault->held);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A struct sefa_net over another one that loses, doubles, delays and reorders what is sent, by chance but from a seed. */
+/* A struct sefa_net over another one: loses, doubles, delays and reorders what is sent, by chance but from a seed. */
 #ifndef SEFA_FAULT_H
 #define SEFA_FAULT_H
 

@@ -2,9 +2,10 @@
 /*
  * The sending side, see flow.h.
  *
- * Packets are numbered within the flow, and each is answered by itself. One is sent again when its answer is late, or
- * when one that was sent well after it has been answered already. The window grows with every answer, and shrinks when an
- * answer is late: receivers lose packets when their socket is full.
+ * Packets are numbered within the flow, and each is answered by itself. One is sent again when its
+ * answer is late, or when one that was sent well after it has been answered already. The window
+ * grows with every answer, and shrinks when an answer is late: receivers lose packets when their
+ * socket is full.
  */
 #include "flow.h"
 
@@ -37,7 +38,8 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-void sefa_flow_init(struct sefa_flow *flow, struct sefa_end to, uint32_t qkey, uint64_t id, uint64_t now)
+void sefa_flow_init(struct sefa_flow *flow, struct sefa_end to, uint32_t qkey, uint64_t id,
+		    uint64_t now)
 {
 	memset(flow, 0, sizeof(*flow));
 	flow->to = to;
@@ -63,7 +65,8 @@ static void release(struct sefa_flow *flow, struct sefa_slot *slot)
 		flow->una++;
 }
 
-static void end(struct sefa_sender *sender, struct sefa_flow *flow, struct sefa_op *op, enum sefa_status status)
+static void end(struct sefa_sender *sender, struct sefa_flow *flow, struct sefa_op *op,
+		enum sefa_status status)
 {
 	uint32_t next = flow->next;
 	for (uint32_t psn = flow->una; psn != next; psn++) {
@@ -77,13 +80,21 @@ static void end(struct sefa_sender *sender, struct sefa_flow *flow, struct sefa_
 	sender->done(sender->user, op, status);
 }
 
+void sefa_flow_no_way(struct sefa_flow *flow)
+{
+	flow->no_way = true;
+}
+
 void sefa_flow_fail(struct sefa_sender *sender, struct sefa_flow *flow, enum sefa_status status)
 {
 	uint32_t next = flow->next;
 	struct sefa_op *op;
 	if (!sefa_flow_idle(flow))
 		sender->counters->given_up++;
-	/* In the order in which they were posted: those that have been sent in part are at the head of the queue. */
+	/*
+	 * In the order in which they were posted: those that have been sent in part are at the head
+	 * of the queue.
+	 */
 	for (uint32_t psn = flow->una; psn != next; psn++) {
 		struct sefa_slot *slot = slot_of(flow, psn);
 		if (slot->op)
@@ -102,12 +113,18 @@ static uint64_t rto(const struct sefa_flow *flow)
 	return wait < RTO_LEAST ? RTO_LEAST : least(wait, RTO_MOST);
 }
 
-static int emit(struct sefa_sender *sender, struct sefa_flow *flow, struct sefa_slot *slot, uint32_t psn)
+static int emit(struct sefa_sender *sender, struct sefa_flow *flow, struct sefa_slot *slot,
+		uint32_t psn)
 {
 	struct sefa_op *op = slot->op;
 	bool last = slot->off + slot->len == op->len;
-	struct sefa_packet packet = { .type = op->type, .psn = psn, .flow = flow->id, .una = flow->una,
-				      .qkey = flow->qkey, .rkey = op->rkey, .raddr = op->raddr + slot->off };
+	struct sefa_packet packet = {.type = op->type,
+				     .psn = psn,
+				     .flow = flow->id,
+				     .una = flow->una,
+				     .qkey = flow->qkey,
+				     .rkey = op->rkey,
+				     .raddr = op->raddr + slot->off};
 	struct iovec iov[1 + SEFA_PIECES];
 	uint8_t head[SEFA_HEAD_MAX];
 	int pieces = 0;
@@ -116,22 +133,24 @@ static int emit(struct sefa_sender *sender, struct sefa_flow *flow, struct sefa_
 	if (op->has_imm && last) {
 		packet.flags = SEFA_IMM;
 		packet.imm = op->imm;
+		if (op->type == SEFA_WRITE)
+			packet.total = op->len;
 	}
 	if (op->type == SEFA_READ) {
 		packet.rlen = slot->len;
 	} else {
 		pieces = sender->gather(sender->user, op, slot->off, slot->len, iov + 1);
 		if (pieces < 0) {
-			end(sender, flow, op, (enum sefa_status)-pieces);
+			end(sender, flow, op, (enum sefa_status) - pieces);
 			return 0;
 		}
 	}
-	iov[0] = (struct iovec){ head, sefa_packet_encode(&packet, head) };
+	iov[0] = (struct iovec){head, sefa_packet_encode(&packet, head)};
 	return sender->net->send(sender->net, flow->to, iov, 1 + pieces);
 }
 
-static void transmit(struct sefa_sender *sender, struct sefa_flow *flow, struct sefa_slot *slot, uint32_t psn,
-		     uint64_t now)
+static void transmit(struct sefa_sender *sender, struct sefa_flow *flow, struct sefa_slot *slot,
+		     uint32_t psn, uint64_t now)
 {
 	struct sefa_op *op = slot->op;
 	int ret = emit(sender, flow, slot, psn);
@@ -140,12 +159,10 @@ static void transmit(struct sefa_sender *sender, struct sefa_flow *flow, struct 
 		end(sender, flow, op, SEFA_INVALID_LKEY);
 		return;
 	}
-	if (ret < 0 && ret != -EAGAIN) {
-		sefa_flow_fail(sender, flow, SEFA_UNREACHABLE);
-		return;
-	}
 	if (slot->op != op)
 		return;
+	if (ret < 0 && ret != -EAGAIN)
+		sefa_flow_no_way(flow);
 	if (ret == -EAGAIN) {
 		slot->due = now + MS;
 	} else {
@@ -173,14 +190,15 @@ static void pump(struct sefa_sender *sender, struct sefa_flow *flow, uint64_t no
 	while ((op = TAILQ_FIRST(&flow->queue)) && flow->in_flight < flow->window &&
 	       flow->next - flow->una < SEFA_WINDOW) {
 		bool last = op->sent + 1 == op->packets;
-		/* Immediate data says that all is there: it goes when all else has been answered. */
+		/* Immediate data says that all is there: it goes when all else has been answered.
+		 */
 		if (last && op->has_imm && op->answered < op->sent)
 			break;
 		uint32_t psn = flow->next++;
 		struct sefa_slot *slot = slot_of(flow, psn);
 		uint32_t off = op->sent * piece_max(op);
 		uint32_t len = last ? op->len - off : piece_max(op);
-		*slot = (struct sefa_slot){ .op = op, .off = off, .len = len, .first = now };
+		*slot = (struct sefa_slot){.op = op, .off = off, .len = len, .first = now};
 		flow->in_flight++;
 		op->sent++;
 		if (last) {
@@ -191,10 +209,13 @@ static void pump(struct sefa_sender *sender, struct sefa_flow *flow, uint64_t no
 	}
 }
 
-void sefa_flow_post(struct sefa_sender *sender, struct sefa_flow *flow, struct sefa_op *op, uint64_t now)
+void sefa_flow_post(struct sefa_sender *sender, struct sefa_flow *flow, struct sefa_op *op,
+		    uint64_t now)
 {
-	if (sefa_flow_idle(flow))
+	if (sefa_flow_idle(flow)) {
 		flow->heard = now;
+		flow->no_way = false;
+	}
 	op->packets = op->len == 0 ? 1 : (op->len - 1) / piece_max(op) + 1;
 	op->sent = op->answered = 0;
 	op->queued = true;
@@ -206,6 +227,7 @@ void sefa_flow_post(struct sefa_sender *sender, struct sefa_flow *flow, struct s
 static struct sefa_slot *waiting(struct sefa_flow *flow, uint32_t psn, uint64_t now)
 {
 	flow->heard = now;
+	flow->no_way = false;
 	if (psn - flow->una >= flow->next - flow->una)
 		return NULL;
 	struct sefa_slot *slot = slot_of(flow, psn);
@@ -237,7 +259,8 @@ static void hurry(struct sefa_flow *flow, uint32_t order, uint64_t now)
 	}
 }
 
-static void answered(struct sefa_sender *sender, struct sefa_flow *flow, struct sefa_slot *slot, uint64_t now)
+static void answered(struct sefa_sender *sender, struct sefa_flow *flow, struct sefa_slot *slot,
+		     uint64_t now)
 {
 	struct sefa_op *op = slot->op;
 	uint32_t order = slot->order;
@@ -262,21 +285,22 @@ void sefa_flow_acked(struct sefa_sender *sender, struct sefa_flow *flow, uint32_
 		answered(sender, flow, slot, now);
 }
 
-void sefa_flow_data(struct sefa_sender *sender, struct sefa_flow *flow, uint32_t psn, const uint8_t *data, size_t len,
-		    uint64_t now)
+void sefa_flow_data(struct sefa_sender *sender, struct sefa_flow *flow, uint32_t psn,
+		    const uint8_t *data, size_t len, uint64_t now)
 {
 	struct sefa_slot *slot = waiting(flow, psn, now);
 	if (!slot || slot->op->type != SEFA_READ || slot->len != len)
 		return;
-	enum sefa_status status = sender->scatter(sender->user, slot->op, slot->off, data, slot->len);
+	enum sefa_status status =
+		sender->scatter(sender->user, slot->op, slot->off, data, slot->len);
 	if (status == SEFA_OK)
 		answered(sender, flow, slot, now);
 	else
 		end(sender, flow, slot->op, status);
 }
 
-void sefa_flow_refused(struct sefa_sender *sender, struct sefa_flow *flow, uint32_t psn, enum sefa_status status,
-		       uint8_t attempt, uint64_t now)
+void sefa_flow_refused(struct sefa_sender *sender, struct sefa_flow *flow, uint32_t psn,
+		       enum sefa_status status, uint8_t attempt, uint64_t now)
 {
 	struct sefa_slot *slot = waiting(flow, psn, now);
 	if (!slot)
@@ -288,7 +312,8 @@ void sefa_flow_refused(struct sefa_sender *sender, struct sefa_flow *flow, uint3
 	/* The answer to a copy of what has been tried again since. */
 	if (status == SEFA_RNR && attempt != (uint8_t)slot->rnr)
 		return;
-	if (status != SEFA_RNR || (sender->rnr_retry < SEFA_RNR_FOREVER && slot->rnr >= sender->rnr_retry)) {
+	if (status != SEFA_RNR ||
+	    (sender->rnr_retry < SEFA_RNR_FOREVER && slot->rnr >= sender->rnr_retry)) {
 		end(sender, flow, slot->op, status);
 		pump(sender, flow, now);
 		return;
@@ -321,7 +346,8 @@ void sefa_flow_tick(struct sefa_sender *sender, struct sefa_flow *flow, uint64_t
 		if (now >= slot->due) {
 			uint64_t since = slot->first > flow->heard ? slot->first : flow->heard;
 			if (now - since >= sender->timeout || slot->tries >= TRIES_MOST) {
-				sefa_flow_fail(sender, flow, SEFA_UNRESPONSIVE);
+				sefa_flow_fail(sender, flow,
+					       flow->no_way ? SEFA_UNREACHABLE : SEFA_UNRESPONSIVE);
 				return;
 			}
 			if (slot->rnr == 0 && now - slot->last >= rto(flow))

@@ -88,6 +88,7 @@ struct sefa_flow {
 	unsigned in_flight, window, threshold, grown;
 	uint64_t rtt;   /* smoothed; 0: not known */
 	uint64_t heard; /* when the peer last answered, or the first request to it was made */
+	bool no_way;    /* the network has said so since it was last heard of */
 	uint64_t cut;   /* when the window was last made smaller */
 	uint64_t due;   /* when sefa_flow_tick() has something to do */
 	TAILQ_HEAD(sefa_op_list, sefa_op) queue;
@@ -108,6 +109,9 @@ void sefa_flow_data(struct sefa_sender *sender, struct sefa_flow *flow, uint32_t
 		    uint64_t now);
 void sefa_flow_refused(struct sefa_sender *sender, struct sefa_flow *flow, uint32_t psn, enum sefa_status status,
 		       uint8_t attempt, uint64_t now);
+
+/* The network says that there is no way to the host. That may pass, so it only tells why, should the time-out come. */
+void sefa_flow_no_way(struct sefa_flow *flow);
 
 /* Ends all requests. */
 void sefa_flow_fail(struct sefa_sender *sender, struct sefa_flow *flow, enum sefa_status status);

@@ -32,8 +32,8 @@ struct sefa_refusal {
 
 struct sefa_net {
 	/*
-	 * Sends one datagram. Returns 0 (also if it may get lost), -EAGAIN (try again later), -EFAULT (the memory is not
-	 * there), or another code where there is no way to the host.
+	 * Sends one datagram. Returns 0 (also if it may get lost), -EAGAIN (try again later), -EFAULT (the memory is
+	 * not there), or another code where there is no way to the host.
 	 */
 	int (*send)(struct sefa_net *net, struct sefa_end to, const struct iovec *iov, int count);
 	/* The next datagram, valid until the next call. Returns its length (0 is one), or -EAGAIN if there is none. */

@@ -81,12 +81,15 @@ static int decode_request(struct sefa_packet *packet, const uint8_t *d)
 	}
 	packet->rkey = get32(d + 32);
 	packet->raddr = get64(d + 40);
-	if (get32(d + 36) != 0)
-		return -EBADMSG;
+	packet->total = get32(d + 36);
 	if (packet->type == SEFA_WRITE) {
 		packet->imm = get32(d + 28);
-		return 0;
+		if (!(packet->flags & SEFA_IMM))
+			return packet->total == 0 ? 0 : -EBADMSG;
+		return packet->total >= packet->len ? 0 : -EBADMSG;
 	}
+	if (packet->total != 0)
+		return -EBADMSG;
 	packet->rlen = get32(d + 28);
 	return packet->rlen <= SEFA_SEGMENT ? 0 : -EBADMSG;
 }
@@ -167,6 +170,7 @@ size_t sefa_packet_encode(const struct sefa_packet *packet, uint8_t head[SEFA_HE
 	put32(head + 28, packet->type == SEFA_READ ? packet->rlen : packet->imm);
 	if (packet->type != SEFA_SEND) {
 		put32(head + 32, packet->rkey);
+		put32(head + 36, packet->total);
 		put64(head + 40, packet->raddr);
 	}
 	return len;

@@ -15,7 +15,8 @@
  *	                ACK: how many numbers follow; NAK: the status; DATA: 0
  * and go on with
  *	SEND   qkey 4, imm 4, payload 0 to SEFA_MTU
- *	WRITE  qkey 4, imm 4, rkey 4, zero 4, address 8, payload 0 to SEFA_SEGMENT
+ *	WRITE  qkey 4, imm 4, rkey 4, total 4, address 8, payload 0 to SEFA_SEGMENT; total: of the whole access, with
+ *	       SEFA_IMM, which its last packet bears, else 0
  *	READ   qkey 4, length 4, rkey 4, zero 4, address 8
  *	DATA   payload 0 to SEFA_SEGMENT: the answer to a READ
  *	ACK    numbers, 4 each, 1 to SEFA_ACKS
@@ -58,6 +59,7 @@ struct sefa_packet {
 	uint32_t rkey;       /* WRITE, READ */
 	uint64_t raddr;      /* WRITE, READ */
 	uint32_t rlen;       /* READ */
+	uint32_t total;      /* WRITE */
 	uint32_t acks;       /* ACK: how many */
 	const uint8_t *list; /* ACK: the numbers, as on the wire */
 	const uint8_t *data; /* SEND, WRITE, DATA */

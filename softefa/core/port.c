@@ -7,13 +7,16 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* Packets taken in one turn: enough to empty a batch or four, few enough that a flood does not hold up the timers. */
+/*
+ * Packets taken in one turn: enough to empty a batch or four, few enough that a flood does not hold
+ * up the timers.
+ */
 #define TURN_MAX 64
 #define SECOND UINT64_C(1000000000)
 #define FLOW_IDLE (30 * SECOND)
 
-void sefa_port_init(struct sefa_port *port, struct sefa_net *net, const struct sefa_port_ops *ops, void *user,
-		    uint64_t timeout)
+void sefa_port_init(struct sefa_port *port, struct sefa_net *net, const struct sefa_port_ops *ops,
+		    void *user, uint64_t timeout)
 {
 	memset(port, 0, sizeof(*port));
 	port->net = net;
@@ -53,7 +56,7 @@ void sefa_port_fail(struct sefa_port *port, enum sefa_status status)
 {
 	for (unsigned i = 0; i < SEFA_FLOW_BUCKETS; i++) {
 		struct sefa_flow *flow;
-		LIST_FOREACH(flow, &port->flows[i], link)
+		LIST_FOREACH (flow, &port->flows[i], link)
 			sefa_flow_fail(&port->sender, flow, status);
 	}
 }
@@ -68,18 +71,19 @@ static struct sefa_flow_list *bucket_of(struct sefa_port *port, struct sefa_end 
 static struct sefa_flow *flow_by_id(struct sefa_port *port, struct sefa_end from, uint64_t id)
 {
 	struct sefa_flow *flow;
-	LIST_FOREACH(flow, bucket_of(port, from), link) {
+	LIST_FOREACH (flow, bucket_of(port, from), link) {
 		if (flow->id == id && sefa_end_equal(flow->to, from))
 			return flow;
 	}
 	return NULL;
 }
 
-static struct sefa_flow *flow_to(struct sefa_port *port, struct sefa_end to, uint32_t qkey, uint64_t now)
+static struct sefa_flow *flow_to(struct sefa_port *port, struct sefa_end to, uint32_t qkey,
+				 uint64_t now)
 {
 	struct sefa_flow_list *bucket = bucket_of(port, to);
 	struct sefa_flow *flow;
-	LIST_FOREACH(flow, bucket, link) {
+	LIST_FOREACH (flow, bucket, link) {
 		if (flow->qkey == qkey && sefa_end_equal(flow->to, to))
 			return flow;
 	}
@@ -94,7 +98,8 @@ static struct sefa_flow *flow_to(struct sefa_port *port, struct sefa_end to, uin
 	return flow;
 }
 
-int sefa_port_post(struct sefa_port *port, struct sefa_op *op, struct sefa_end to, uint32_t qkey, uint64_t now)
+int sefa_port_post(struct sefa_port *port, struct sefa_op *op, struct sefa_end to, uint32_t qkey,
+		   uint64_t now)
 {
 	struct sefa_flow *flow = flow_to(port, to, qkey, now);
 	if (!flow)
@@ -106,13 +111,13 @@ int sefa_port_post(struct sefa_port *port, struct sefa_op *op, struct sefa_end t
 }
 
 /* Answers may get lost on the way, so they may as well get lost here. */
-static void answer(struct sefa_port *port, struct sefa_end to, const struct sefa_packet *packet, const void *data,
-		   size_t len)
+static void answer(struct sefa_port *port, struct sefa_end to, const struct sefa_packet *packet,
+		   const void *data, size_t len)
 {
 	uint8_t head[SEFA_HEAD_MAX];
 	struct iovec iov[2] = {
-		{ head, sefa_packet_encode(packet, head) },
-		{ (void *)(uintptr_t)data, len },
+		{head, sefa_packet_encode(packet, head)},
+		{(void *)(uintptr_t)data, len},
 	};
 	if (port->net->send(port->net, to, iov, len > 0 ? 2 : 1) == 0)
 		port->counters.sent++;
@@ -122,15 +127,18 @@ static void flush_acks(struct sefa_port *port)
 {
 	if (port->acks == 0)
 		return;
-	struct sefa_packet packet = { .type = SEFA_ACK, .flow = port->ack_flow, .acks = port->acks,
-				      .list = port->ack_list };
+	struct sefa_packet packet = {.type = SEFA_ACK,
+				     .flow = port->ack_flow,
+				     .acks = port->acks,
+				     .list = port->ack_list};
 	port->acks = 0;
 	answer(port, port->ack_to, &packet, NULL, 0);
 }
 
 static void ack(struct sefa_port *port, struct sefa_end to, const struct sefa_packet *request)
 {
-	if (port->acks == SEFA_ACKS || port->ack_flow != request->flow || !sefa_end_equal(port->ack_to, to))
+	if (port->acks == SEFA_ACKS || port->ack_flow != request->flow ||
+	    !sefa_end_equal(port->ack_to, to))
 		flush_acks(port);
 	port->ack_to = to;
 	port->ack_flow = request->flow;
@@ -140,8 +148,11 @@ static void ack(struct sefa_port *port, struct sefa_end to, const struct sefa_pa
 static void refuse(struct sefa_port *port, struct sefa_end to, const struct sefa_packet *request,
 		   enum sefa_status status)
 {
-	struct sefa_packet packet = { .type = SEFA_NAK, .flow = request->flow, .psn = request->psn,
-				      .status = (uint16_t)status, .attempt = request->attempt };
+	struct sefa_packet packet = {.type = SEFA_NAK,
+				     .flow = request->flow,
+				     .psn = request->psn,
+				     .status = (uint16_t)status,
+				     .attempt = request->attempt};
 	if (status == SEFA_RNR)
 		port->counters.rnr++;
 	answer(port, to, &packet, NULL, 0);
@@ -150,23 +161,28 @@ static void refuse(struct sefa_port *port, struct sefa_end to, const struct sefa
 static void on_read(struct sefa_port *port, struct sefa_end from, const struct sefa_packet *request)
 {
 	const void *data = NULL;
-	enum sefa_status status =
-		port->ops->read(port->user, from, request->rkey, request->raddr, request->rlen, &data);
+	enum sefa_status status = port->ops->read(port->user, from, request->rkey, request->raddr,
+						  request->rlen, &data);
 	if (status != SEFA_OK) {
 		refuse(port, from, request, status);
 		return;
 	}
-	struct sefa_packet packet = { .type = SEFA_DATA, .flow = request->flow, .psn = request->psn };
+	struct sefa_packet packet = {.type = SEFA_DATA, .flow = request->flow, .psn = request->psn};
 	answer(port, from, &packet, data, request->rlen);
 }
 
-static enum sefa_status take(struct sefa_port *port, struct sefa_end from, const struct sefa_packet *request)
+static enum sefa_status take(struct sefa_port *port, struct sefa_end from,
+			     const struct sefa_packet *request)
 {
-	struct sefa_arrival arrival = { .from = from, .has_imm = request->flags & SEFA_IMM, .imm = request->imm,
-					.len = (uint32_t)request->len };
+	struct sefa_arrival arrival = {.from = from,
+				       .has_imm = request->flags & SEFA_IMM,
+				       .imm = request->imm,
+				       .len = (uint32_t)request->len};
 	if (request->type == SEFA_WRITE) {
-		enum sefa_status status = port->ops->write(port->user, from, request->rkey, request->raddr,
-							   request->data, arrival.len);
+		enum sefa_status status =
+			port->ops->write(port->user, from, request->rkey, request->raddr,
+					 request->data, arrival.len);
+		arrival.len = request->total;
 		if (status != SEFA_OK || !arrival.has_imm)
 			return status;
 		arrival.write = true;
@@ -178,7 +194,8 @@ static enum sefa_status take(struct sefa_port *port, struct sefa_end from, const
 	return port->ops->deliver(port->user, &arrival);
 }
 
-static void on_request(struct sefa_port *port, struct sefa_end from, const struct sefa_packet *request, uint64_t now)
+static void on_request(struct sefa_port *port, struct sefa_end from,
+		       const struct sefa_packet *request, uint64_t now)
 {
 	if (!port->ready) {
 		port->counters.not_ready++;
@@ -194,7 +211,8 @@ static void on_request(struct sefa_port *port, struct sefa_end from, const struc
 		on_read(port, from, request);
 		return;
 	}
-	struct sefa_seen_peer *peer = sefa_seen_find(&port->seen, from, request->flow, request->una, now);
+	struct sefa_seen_peer *peer =
+		sefa_seen_find(&port->seen, from, request->flow, request->una, now);
 	if (!peer)
 		return;
 	if (sefa_seen_has(peer, request->psn)) {
@@ -215,7 +233,8 @@ static void on_request(struct sefa_port *port, struct sefa_end from, const struc
 	ack(port, from, request);
 }
 
-static void on_answer(struct sefa_port *port, struct sefa_end from, const struct sefa_packet *packet, uint64_t now)
+static void on_answer(struct sefa_port *port, struct sefa_end from,
+		      const struct sefa_packet *packet, uint64_t now)
 {
 	struct sefa_flow *flow = flow_by_id(port, from, packet->flow);
 	if (!flow) {
@@ -228,8 +247,8 @@ static void on_answer(struct sefa_port *port, struct sefa_end from, const struct
 	} else if (packet->type == SEFA_DATA) {
 		sefa_flow_data(&port->sender, flow, packet->psn, packet->data, packet->len, now);
 	} else {
-		sefa_flow_refused(&port->sender, flow, packet->psn, (enum sefa_status)packet->status,
-				  packet->attempt, now);
+		sefa_flow_refused(&port->sender, flow, packet->psn,
+				  (enum sefa_status)packet->status, packet->attempt, now);
 	}
 	if (flow->due < port->due)
 		port->due = flow->due;
@@ -240,13 +259,16 @@ static void take_refusals(struct sefa_port *port)
 	struct sefa_refusal refusal;
 	while (port->net->refused(port->net, &refusal)) {
 		struct sefa_flow *flow;
-		enum sefa_status status = refusal.port ? SEFA_BAD_QPN : SEFA_UNREACHABLE;
-		LIST_FOREACH(flow, bucket_of(port, refusal.end), link) {
+		LIST_FOREACH (flow, bucket_of(port, refusal.end), link) {
 			if (!sefa_end_equal(flow->to, refusal.end))
 				continue;
 			/* Another one at the same place may be younger than what was refused. */
-			if (!refusal.has_flow || flow->id == refusal.flow)
-				sefa_flow_fail(&port->sender, flow, status);
+			if (refusal.has_flow && flow->id != refusal.flow)
+				continue;
+			if (refusal.port)
+				sefa_flow_fail(&port->sender, flow, SEFA_BAD_QPN);
+			else
+				sefa_flow_no_way(flow);
 		}
 	}
 }
@@ -257,7 +279,7 @@ static void pardon(struct sefa_port *port, uint64_t now)
 	if (port->turned > 0 && now - port->turned >= port->sender.timeout / 2) {
 		for (unsigned i = 0; i < SEFA_FLOW_BUCKETS; i++) {
 			struct sefa_flow *flow;
-			LIST_FOREACH(flow, &port->flows[i], link)
+			LIST_FOREACH (flow, &port->flows[i], link)
 				flow->heard = now;
 		}
 	}
@@ -292,7 +314,8 @@ uint64_t sefa_port_progress(struct sefa_port *port, uint64_t now)
 	int len = -EAGAIN;
 	uint64_t next = port->net->turn(port->net, now);
 	pardon(port, now);
-	for (int i = 0; i < TURN_MAX && (len = port->net->receive(port->net, &from, &data)) >= 0; i++) {
+	for (int i = 0; i < TURN_MAX && (len = port->net->receive(port->net, &from, &data)) >= 0;
+	     i++) {
 		port->counters.received++;
 		if (sefa_packet_decode(&packet, data, (size_t)len) < 0)
 			port->counters.malformed++;

@@ -19,7 +19,7 @@ struct sefa_arrival {
 	bool has_imm;
 	uint32_t imm;
 	const uint8_t *data; /* NULL with write */
-	uint32_t len;
+	uint32_t len;        /* with write: of the whole access */
 };
 
 struct sefa_port_ops {

@@ -16,7 +16,7 @@ struct sefa_seen_peer {
 	struct sefa_end end;
 	uint64_t flow;
 	uint64_t heard;
-	uint32_t base;        /* all below have been finished with */
+	uint32_t base; /* all below have been finished with */
 	/* By number modulo SEFA_WINDOW, from base on. */
 	uint64_t taken[WORDS];
 	uint64_t refused[WORDS];
@@ -85,12 +85,12 @@ static void advance(struct sefa_seen_peer *peer, uint32_t una)
 	peer->base = una;
 }
 
-struct sefa_seen_peer *sefa_seen_find(struct sefa_seen *seen, struct sefa_end end, uint64_t flow, uint32_t una,
-				      uint64_t now)
+struct sefa_seen_peer *sefa_seen_find(struct sefa_seen *seen, struct sefa_end end, uint64_t flow,
+				      uint32_t una, uint64_t now)
 {
 	struct sefa_seen_list *bucket = &seen->buckets[bucket_of(end, flow)];
 	struct sefa_seen_peer *peer;
-	TAILQ_FOREACH(peer, bucket, link) {
+	TAILQ_FOREACH (peer, bucket, link) {
 		if (peer->flow == flow && sefa_end_equal(peer->end, end))
 			break;
 	}

@@ -28,8 +28,8 @@ void sefa_seen_init(struct sefa_seen *seen);
 void sefa_seen_clear(struct sefa_seen *seen);
 
 /*
- * The record of a requester's flow, for a packet that says it has finished with all numbers below una. Made if it is not
- * there, for which the one that has been silent longest may have to go. Returns NULL without memory.
+ * The record of a requester's flow, for a packet that says it has finished with all numbers below una. Made if it is
+ * not there, for which the one that has been silent longest may have to go. Returns NULL without memory.
  */
 struct sefa_seen_peer *sefa_seen_find(struct sefa_seen *seen, struct sefa_end end, uint64_t flow, uint32_t una,
 				      uint64_t now);

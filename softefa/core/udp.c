@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A UDP socket as a struct sefa_net. Reads datagrams in batches, and learns from the kernel who is not there. */
+/*
+ * A UDP socket as a struct sefa_net. Reads datagrams in batches, and learns from the kernel who is
+ * not there.
+ */
 #include "udp.h"
 
 #include <arpa/inet.h>
@@ -32,26 +35,32 @@ struct udp {
 
 static struct sockaddr_in to_sockaddr(struct sefa_end end)
 {
-	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(end.qpn) };
+	struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(end.qpn)};
 	in.sin_addr.s_addr = htonl(end.ip);
 	return in;
 }
 
-/* What the kernel reports of earlier datagrams comes as the error of a later call, which has then done nothing. */
+/*
+ * What the kernel reports of earlier datagrams comes as the error of a later call, which has then
+ * done nothing.
+ */
 static bool is_report(int error)
 {
-	return error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH || error == EPROTO ||
-	       error == EMSGSIZE || error == EOPNOTSUPP || error == EHOSTDOWN;
+	return error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH ||
+	       error == EPROTO || error == EMSGSIZE || error == EOPNOTSUPP || error == EHOSTDOWN;
 }
 
 static int udp_send(struct sefa_net *net, struct sefa_end to, const struct iovec *iov, int count)
 {
 	struct udp *udp = (struct udp *)net;
 	struct sockaddr_in in = to_sockaddr(to);
-	struct msghdr msg = { .msg_name = &in, .msg_namelen = sizeof(in) };
+	struct msghdr msg = {.msg_name = &in, .msg_namelen = sizeof(in)};
 	msg.msg_iov = (struct iovec *)(uintptr_t)iov;
 	msg.msg_iovlen = (size_t)count;
-	/* Each report takes one call; those of the reports that are meant for this very datagram come again. */
+	/*
+	 * Each report takes one call; those of the reports that are meant for this very datagram
+	 * come again.
+	 */
 	for (int i = 0; i < 4; i++) {
 		if (sendmsg(udp->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
 			return 0;
@@ -70,9 +79,11 @@ static int fill(struct udp *udp)
 {
 	udp->have = udp->next = 0;
 	for (int i = 0; i < BATCH; i++) {
-		udp->iov[i] = (struct iovec){ udp->data[i], SLOT };
-		udp->msgs[i].msg_hdr = (struct msghdr){ .msg_name = &udp->from[i], .msg_namelen = sizeof(udp->from[i]),
-							.msg_iov = &udp->iov[i], .msg_iovlen = 1 };
+		udp->iov[i] = (struct iovec){udp->data[i], SLOT};
+		udp->msgs[i].msg_hdr = (struct msghdr){.msg_name = &udp->from[i],
+						       .msg_namelen = sizeof(udp->from[i]),
+						       .msg_iov = &udp->iov[i],
+						       .msg_iovlen = 1};
 	}
 	for (int i = 0; i < BATCH; i++) {
 		int got = recvmmsg(udp->fd, udp->msgs, BATCH, MSG_DONTWAIT, NULL);
@@ -109,15 +120,19 @@ static bool udp_refused(struct sefa_net *net, struct sefa_refusal *refusal)
 {
 	struct udp *udp = (struct udp *)net;
 	while (udp->errors) {
-		struct sockaddr_in in = { .sin_family = AF_UNSPEC };
+		struct sockaddr_in in = {.sin_family = AF_UNSPEC};
 		uint8_t piece[64];
-		struct iovec iov = { piece, sizeof(piece) };
+		struct iovec iov = {piece, sizeof(piece)};
 		union {
 			char bytes[512];
 			struct cmsghdr align;
 		} control;
-		struct msghdr msg = { .msg_name = &in, .msg_namelen = sizeof(in), .msg_iov = &iov, .msg_iovlen = 1,
-				      .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes) };
+		struct msghdr msg = {.msg_name = &in,
+				     .msg_namelen = sizeof(in),
+				     .msg_iov = &iov,
+				     .msg_iovlen = 1,
+				     .msg_control = control.bytes,
+				     .msg_controllen = sizeof(control.bytes)};
 		ssize_t got = recvmsg(udp->fd, &msg, MSG_ERRQUEUE | MSG_DONTWAIT);
 		if (got < 0) {
 			udp->errors = false;
@@ -133,7 +148,8 @@ static bool udp_refused(struct sefa_net *net, struct sefa_refusal *refusal)
 			refusal->end.ip = ntohl(in.sin_addr.s_addr);
 			refusal->end.qpn = ntohs(in.sin_port);
 			refusal->port = is_port_unreachable(&error);
-			refusal->has_flow = sefa_packet_flow_of(piece, (size_t)got, &refusal->flow) == 0;
+			refusal->has_flow =
+				sefa_packet_flow_of(piece, (size_t)got, &refusal->flow) == 0;
 			return true;
 		}
 	}
@@ -160,7 +176,10 @@ static int configure(int fd)
 	if (setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof(on)) < 0 ||
 	    setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &fragment, sizeof(fragment)) < 0)
 		return -errno;
-	/* Beyond the system's limit where that is allowed, and up to it elsewhere; what is lost is sent again. */
+	/*
+	 * Beyond the system's limit where that is allowed, and up to it elsewhere; what is lost is
+	 * sent again.
+	 */
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)) < 0)
 		(void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
 	return 0;
@@ -168,7 +187,7 @@ static int configure(int fd)
 
 int sefa_udp_open(struct sefa_net **net, uint32_t ip, uint16_t *port)
 {
-	struct sockaddr_in in = to_sockaddr((struct sefa_end){ ip, *port });
+	struct sockaddr_in in = to_sockaddr((struct sefa_end){ip, *port});
 	socklen_t len = sizeof(in);
 	struct udp *udp = calloc(1, sizeof(*udp));
 	if (!udp)
@@ -188,7 +207,7 @@ int sefa_udp_open(struct sefa_net **net, uint32_t ip, uint16_t *port)
 		goto close_fd;
 	}
 	*port = ntohs(in.sin_port);
-	udp->net = (struct sefa_net){ udp_send, udp_receive, udp_refused, udp_turn, udp_close };
+	udp->net = (struct sefa_net){udp_send, udp_receive, udp_refused, udp_turn, udp_close};
 	*net = &udp->net;
 	return 0;
 

@@ -6,8 +6,8 @@
 #include "net.h"
 
 /*
- * Binds a socket to an address of this machine and to a port, or to any free one if that is 0. Gives the port. Returns 0
- * or a negative errno.
+ * Binds a socket to an address of this machine and to a port, or to any free one if that is 0. Gives the port. Returns
+ * 0 or a negative errno.
  */
 int sefa_udp_open(struct sefa_net **net, uint32_t ip, uint16_t *port);
 

@@ -8,8 +8,8 @@
  *	devices/5efa:00:00.0/driver -> DRIVER
  *	drivers/softefa
  *
- * The lock file tells a tree in use from one that a killed process has left: the kernel lets go of a lock with its
- * process, in whichever namespace that was.
+ * The lock file tells a tree in use from one that a killed process has left: the kernel lets go of
+ *a lock with its process, in whichever namespace that was.
  */
 #include "tree.h"
 
@@ -40,7 +40,10 @@ static void remove_all(const char *root)
 	nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Opens a tree's lock file and takes the lock. Returns the descriptor, or -1 if there is none or someone has it. */
+/*
+ * Opens a tree's lock file and takes the lock. Returns the descriptor, or -1 if there is none or
+ * someone has it.
+ */
 static int take_lock(const char *root, int flags)
 {
 	char path[320];
@@ -64,7 +67,8 @@ static void remove_stale(const char *folder)
 		struct stat st;
 		if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0)
 			continue;
-		if (snprintf(root, sizeof(root), "%s/%s", folder, entry->d_name) >= (int)sizeof(root))
+		if (snprintf(root, sizeof(root), "%s/%s", folder, entry->d_name) >=
+		    (int)sizeof(root))
 			continue;
 		if (lstat(root, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
 			continue;
@@ -79,8 +83,9 @@ static void remove_stale(const char *folder)
 
 static int make_dirs(const struct sefa_tree *tree)
 {
-	const char *dirs[] = { "class", "class/infiniband_verbs", "class/infiniband", "devices",
-			       "devices/5efa:00:00.0", "drivers", "drivers/softefa" };
+	const char *dirs[] = {"class",		"class/infiniband_verbs", "class/infiniband",
+			      "devices",	"devices/5efa:00:00.0",	  "drivers",
+			      "drivers/softefa"};
 	char path[512];
 	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
 		snprintf(path, sizeof(path), "%s/%s", tree->root, dirs[i]);
@@ -112,10 +117,11 @@ int sefa_tree_make(struct sefa_tree *tree, const char *folder, const char *name)
 {
 	int ret;
 	tree->lock = -1;
-	if (snprintf(tree->root, sizeof(tree->root), "%s/" PREFIX "XXXXXX", folder) >= (int)sizeof(tree->root))
+	if (snprintf(tree->root, sizeof(tree->root), "%s/" PREFIX "XXXXXX", folder) >=
+	    (int)sizeof(tree->root))
 		return -ENAMETOOLONG;
-	if (snprintf(tree->device, sizeof(tree->device), "%s/class/infiniband/%s", tree->root, name) >=
-	    (int)sizeof(tree->device))
+	if (snprintf(tree->device, sizeof(tree->device), "%s/class/infiniband/%s", tree->root,
+		     name) >= (int)sizeof(tree->device))
 		return -ENAMETOOLONG;
 	remove_stale(folder);
 	if (!mkdtemp(tree->root))
@@ -133,7 +139,10 @@ int sefa_tree_make(struct sefa_tree *tree, const char *folder, const char *name)
 
 void sefa_tree_leave(struct sefa_tree *tree)
 {
-	/* A lock belongs to the open file, which a child shares; closing the child's descriptor leaves it with the parent. */
+	/*
+	 * A lock belongs to the open file, which a child shares; closing the child's descriptor
+	 * leaves it with the parent.
+	 */
 	if (tree->lock >= 0)
 		close(tree->lock);
 	tree->lock = -1;

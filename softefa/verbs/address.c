@@ -9,7 +9,7 @@
 uint16_t soft_host_number(uint32_t ip)
 {
 	struct soft_host *host;
-	LIST_FOREACH(host, &soft.hosts, link) {
+	LIST_FOREACH (host, &soft.hosts, link) {
 		if (host->ip == ip)
 			return host->number;
 	}
@@ -35,7 +35,7 @@ static uint16_t free_number(void)
 static struct soft_host *get_host(uint32_t ip)
 {
 	struct soft_host *host;
-	LIST_FOREACH(host, &soft.hosts, link) {
+	LIST_FOREACH (host, &soft.hosts, link) {
 		if (host->ip == ip) {
 			host->users++;
 			return host;
@@ -64,7 +64,8 @@ struct ibv_ah *soft_ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	soft_lock();
 	ah->host = get_host(ip);
 	if (ah->host) {
-		ah->ah = (struct ibv_ah){ .context = pd->context, .pd = pd, .handle = ah->host->number };
+		ah->ah = (struct ibv_ah){
+			.context = pd->context, .pd = pd, .handle = ah->host->number};
 		((struct soft_pd *)pd)->users++;
 	}
 	soft_unlock();
@@ -92,7 +93,7 @@ int soft_ibv_destroy_ah(struct ibv_ah *ibv_ah)
 
 int soft_efadv_query_ah(struct ibv_ah *ibv_ah, struct efadv_ah_attr *attr, uint32_t len)
 {
-	struct efadv_ah_attr all = { .ahn = ((struct soft_ah *)ibv_ah)->host->number };
+	struct efadv_ah_attr all = {.ahn = ((struct soft_ah *)ibv_ah)->host->number};
 	memset(attr, 0, len);
 	memcpy(attr, &all, len < sizeof(all) ? len : sizeof(all));
 	return 0;

@@ -38,7 +38,10 @@ int soft_ibv_destroy_comp_channel(struct ibv_comp_channel *ibv_channel)
 	return 0;
 }
 
-/* A queue has at most one signal in the pipe that was not asked for since, so the pipe does not fill up. */
+/*
+ * A queue has at most one signal in the pipe that was not asked for since, so the pipe does not
+ * fill up.
+ */
 void soft_channel_signal(struct soft_channel *channel, struct soft_cq *cq)
 {
 	ssize_t put = write(channel->write_fd, &cq, sizeof(struct soft_cq *));
@@ -47,12 +50,13 @@ void soft_channel_signal(struct soft_channel *channel, struct soft_cq *cq)
 
 void soft_channel_purge(struct soft_channel *channel, const struct soft_cq *cq)
 {
-	struct pollfd readable = { .fd = channel->channel.fd, .events = POLLIN };
+	struct pollfd readable = {.fd = channel->channel.fd, .events = POLLIN};
 	struct soft_cq *kept[256];
 	size_t count = 0;
 	while (count < sizeof(kept) / sizeof(kept[0]) && poll(&readable, 1, 0) == 1) {
 		struct soft_cq *got;
-		if (read(channel->channel.fd, &got, sizeof(struct soft_cq *)) != sizeof(struct soft_cq *))
+		if (read(channel->channel.fd, &got, sizeof(struct soft_cq *)) !=
+		    sizeof(struct soft_cq *))
 			break;
 		if (got != cq)
 			kept[count++] = got;
@@ -61,7 +65,8 @@ void soft_channel_purge(struct soft_channel *channel, const struct soft_cq *cq)
 		soft_channel_signal(channel, kept[i]);
 }
 
-int soft_ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **ibv_cq, void **cq_context)
+int soft_ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **ibv_cq,
+			  void **cq_context)
 {
 	struct soft_cq *cq;
 	ssize_t got = read(channel->fd, &cq, sizeof(struct soft_cq *));

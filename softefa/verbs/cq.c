@@ -252,16 +252,21 @@ struct ibv_cq_ex *soft_create_cq_ex(struct ibv_context *context, struct ibv_cq_i
 	return cq ? &cq->ex : NULL;
 }
 
-struct ibv_cq_ex *soft_efadv_create_cq(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr,
+struct ibv_cq_ex *soft_efadv_create_cq(struct ibv_context *context,
+				       struct ibv_cq_init_attr_ex *attr,
 				       struct efadv_cq_init_attr *efa, uint32_t len)
 {
-	if (len < offsetof(struct efadv_cq_init_attr, wc_flags) + sizeof(efa->wc_flags) || efa->comp_mask ||
-	    (efa->wc_flags & ~(uint64_t)EFADV_WC_EX_WITH_SGID)) {
+	if (len < offsetof(struct efadv_cq_init_attr, wc_flags) + sizeof(efa->wc_flags) ||
+	    efa->comp_mask || (efa->wc_flags & ~(uint64_t)EFADV_WC_EX_WITH_SGID)) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	/* What newer headers have behind that asks for memory of the caller's own, which this device has not got. */
-	for (uint32_t i = offsetof(struct efadv_cq_init_attr, wc_flags) + sizeof(efa->wc_flags); i < len; i++) {
+	/*
+	 * What newer headers have behind that asks for memory of the caller's own, which this
+	 * device has not got.
+	 */
+	for (uint32_t i = offsetof(struct efadv_cq_init_attr, wc_flags) + sizeof(efa->wc_flags);
+	     i < len; i++) {
 		if (((const char *)efa)[i] != 0) {
 			errno = EOPNOTSUPP;
 			return NULL;
@@ -284,7 +289,8 @@ int soft_ibv_destroy_cq(struct ibv_cq *ibv_cq)
 		bool events = cq->users == 0;
 		soft_unlock();
 		if (events)
-			soft_breach("a completion queue is destroyed before its events are acknowledged");
+			soft_breach("a completion queue is destroyed before its events are "
+				    "acknowledged");
 		return EBUSY;
 	}
 	if (channel) {
@@ -316,7 +322,7 @@ int soft_req_notify_cq(struct ibv_cq *ibv_cq, int solicited)
 
 int soft_poll_cq(struct ibv_cq *ibv_cq, int count, struct ibv_wc *wc)
 {
-	struct ibv_poll_cq_attr attr = { 0 };
+	struct ibv_poll_cq_attr attr = {0};
 	struct soft_cq *cq = soft_cq_of(ibv_cq);
 	int got = 0;
 	if (count <= 0)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The device: whether it is there, what it is called, what it can do. It says in its name, its firmware version, its
- * driver and its PCI address that it is software.
+ * The device: whether it is there, what it is called, what it can do. It says in its name, its
+ * firmware version, its driver and its PCI address that it is software.
  */
 #include "device.h"
 
 #include <arpa/inet.h>
-#include <stddef.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +27,7 @@
 #define PART_PLAIN 0xefa0
 #define PART_RDMA 0xefa2
 
-struct soft soft = { .lock = PTHREAD_MUTEX_INITIALIZER, .wake_fd = -1, .epoll_fd = -1 };
-
+struct soft soft = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake_fd = -1, .epoll_fd = -1};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool asked, broken;
@@ -51,13 +50,13 @@ static void parent_after_fork(void)
 }
 
 /*
- * The child has no thread, and must not keep the sockets open: peers would wait for a process that is gone. Its queue
- * pairs are of no use any more.
+ * The child has no thread, and must not keep the sockets open: peers would wait for a process that
+ * is gone. Its queue pairs are of no use any more.
  */
 static void child_after_fork(void)
 {
 	struct soft_qp *qp;
-	LIST_FOREACH(qp, &soft.qps, link) {
+	LIST_FOREACH (qp, &soft.qps, link) {
 		if (qp->net)
 			qp->net->close(qp->net);
 		qp->net = NULL;
@@ -110,7 +109,8 @@ static int make_tree(void)
 	const char *folder = getenv("TMPDIR");
 	if (soft.has_tree)
 		return 0;
-	int ret = sefa_tree_make(&soft.tree, folder && folder[0] == '/' ? folder : "/tmp", SOFT_NAME);
+	int ret =
+		sefa_tree_make(&soft.tree, folder && folder[0] == '/' ? folder : "/tmp", SOFT_NAME);
 	if (ret == 0 && strlen(soft.tree.device) >= sizeof(soft.device.ibdev_path)) {
 		sefa_tree_remove(&soft.tree);
 		ret = -ENAMETOOLONG;
@@ -139,7 +139,8 @@ struct ibv_device **soft_ibv_get_device_list(int *count)
 		if (ret == 0)
 			list[found++] = &soft.device;
 		else
-			fprintf(stderr, "softefa: no folder for the device's files: %s\n", strerror(-ret));
+			fprintf(stderr, "softefa: no folder for the device's files: %s\n",
+				strerror(-ret));
 	}
 	soft_unlock();
 	if (count)
@@ -172,13 +173,15 @@ __be64 soft_ibv_get_device_guid(struct ibv_device *device)
 	return gid.global.interface_id;
 }
 
-static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t len)
+static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
+		      size_t len)
 {
 	(void)context;
 	if (port != 1)
 		return EINVAL;
 	struct ibv_port_attr all = {
-		.state = sefa_faults_link_down(&soft.config.faults) ? IBV_PORT_DOWN : IBV_PORT_ACTIVE,
+		.state = sefa_faults_link_down(&soft.config.faults) ? IBV_PORT_DOWN
+								    : IBV_PORT_ACTIVE,
 		.max_mtu = IBV_MTU_4096,
 		.active_mtu = IBV_MTU_4096,
 		.gid_tbl_len = 1,
@@ -195,9 +198,11 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
 }
 
 /* Callers of before 2011 pass a shorter struct, which ends where these members do. */
-int soft_ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr)
+int soft_ibv_query_port(struct ibv_context *context, uint8_t port,
+			struct _compat_ibv_port_attr *attr)
 {
-	return query_port(context, port, (struct ibv_port_attr *)attr, offsetof(struct ibv_port_attr, link_layer));
+	return query_port(context, port, (struct ibv_port_attr *)attr,
+			  offsetof(struct ibv_port_attr, link_layer));
 }
 
 struct ibv_context *soft_ibv_open_device(struct ibv_device *device)
@@ -254,7 +259,8 @@ int soft_ibv_query_device(struct ibv_context *context, struct ibv_device_attr *a
 	return 0;
 }
 
-int soft_efadv_query_device(struct ibv_context *context, struct efadv_device_attr *attr, uint32_t len)
+int soft_efadv_query_device(struct ibv_context *context, struct efadv_device_attr *attr,
+			    uint32_t len)
 {
 	struct efadv_device_attr all = {
 		.max_sq_wr = SOFT_MAX_WR,
@@ -285,10 +291,10 @@ int soft_ibv_query_gid(struct ibv_context *context, uint8_t port, int index, uni
 	return 0;
 }
 
-int soft__ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry,
-			   uint32_t flags, size_t size)
+int soft__ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index,
+			   struct ibv_gid_entry *entry, uint32_t flags, size_t size)
 {
-	struct ibv_gid_entry all = { .port_num = 1, .gid_type = IBV_GID_TYPE_IB };
+	struct ibv_gid_entry all = {.port_num = 1, .gid_type = IBV_GID_TYPE_IB};
 	(void)context;
 	if (port != 1 || flags != 0)
 		return EINVAL;
@@ -323,5 +329,6 @@ enum ibv_fork_status soft_ibv_is_fork_initialized(void)
 
 const char *soft_ibv_wc_status_str(enum ibv_wc_status status)
 {
-	return status == IBV_WC_SUCCESS ? "success" : "the work request failed; see the vendor's code";
+	return status == IBV_WC_SUCCESS ? "success"
+					: "the work request failed; see the vendor's code";
 }

@@ -106,3 +106,17 @@ DECLINE(struct ibv_comp_cntr *, efadv_create_comp_cntr,
 	(struct ibv_context *context, struct ibv_comp_cntr_init_attr *attr, struct efadv_comp_cntr_init_attr *efa,
 	 uint32_t len),
 	(context, attr, efa, len), NULL)
+DECLINE(int, _ibv_query_comp_cntr_caps, (struct ibv_context *context, struct ibv_comp_cntr_caps *caps, size_t size),
+	(context, caps, size), EOPNOTSUPP)
+DECLINE(struct ibv_comp_cntr *, ibv_create_comp_cntr,
+	(struct ibv_context *context, struct ibv_comp_cntr_init_attr *attr), (context, attr), NULL)
+DECLINE(int, ibv_destroy_comp_cntr, (struct ibv_comp_cntr *counter), (counter), EOPNOTSUPP)
+DECLINE(int, ibv_set_comp_cntr, (struct ibv_comp_cntr *counter, uint64_t value), (counter, value), EOPNOTSUPP)
+DECLINE(int, ibv_set_err_comp_cntr, (struct ibv_comp_cntr *counter, uint64_t value), (counter, value), EOPNOTSUPP)
+DECLINE(int, ibv_inc_comp_cntr, (struct ibv_comp_cntr *counter, uint64_t amount), (counter, amount), EOPNOTSUPP)
+DECLINE(int, ibv_inc_err_comp_cntr, (struct ibv_comp_cntr *counter, uint64_t amount), (counter, amount), EOPNOTSUPP)
+DECLINE(int, ibv_read_comp_cntr, (struct ibv_comp_cntr *counter, uint64_t *value), (counter, value), EOPNOTSUPP)
+DECLINE(int, ibv_read_err_comp_cntr, (struct ibv_comp_cntr *counter, uint64_t *value), (counter, value), EOPNOTSUPP)
+DECLINE(int, ibv_qp_attach_comp_cntr,
+	(struct ibv_qp *qp, struct ibv_comp_cntr *counter, struct ibv_qp_attach_comp_cntr_attr *attr),
+	(qp, counter, attr), EOPNOTSUPP)

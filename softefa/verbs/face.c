@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The entry points. While the device is asked for, each does what the soft_ function of its name does; otherwise it hands
- * on to the library that would have been called if this one were not there.
+ * The entry points. While the device is asked for, each does what the soft_ function of its name
+ * does; otherwise it hands on to the library that would have been called if this one were not
+ * there.
  *
  * They are defined without symbol versions: such a definition satisfies a reference to any version.
  */
@@ -27,15 +28,17 @@ struct efadv_rq_depth_attr;
 struct efadv_qp;
 struct ibv_comp_cntr;
 struct ibv_comp_cntr_init_attr;
+struct ibv_comp_cntr_caps;
+struct ibv_qp_attach_comp_cntr_attr;
 struct efadv_comp_cntr_init_attr;
 
 #define EXPORT __attribute__((visibility("default")))
 
-#define ENTRY(type, name, parameters, arguments, otherwise) \
-	EXPORT type name parameters;                        \
+#define ENTRY(type, name, parameters, arguments, otherwise)                                        \
+	EXPORT type name parameters;                                                               \
 	type soft_##name parameters;
-#define ENTRY_VOID(name, parameters, arguments) \
-	EXPORT void name parameters;            \
+#define ENTRY_VOID(name, parameters, arguments)                                                    \
+	EXPORT void name parameters;                                                               \
 	void soft_##name parameters;
 #define DECLINE(type, name, parameters, arguments, otherwise) EXPORT type name parameters;
 #include "entries.h"
@@ -43,46 +46,49 @@ struct efadv_comp_cntr_init_attr;
 #undef ENTRY_VOID
 #undef DECLINE
 
-/* The definition behind this library's. dlsym() returns a pointer to an object, which POSIX lets be one to a function. */
+/*
+ * The definition behind this library's. dlsym() returns a pointer to an object, which POSIX lets be
+ * one to a function.
+ */
 static void *behind(const char *name)
 {
 	return dlsym(RTLD_NEXT, name);
 }
 
-#define HAND_ON(type, name, parameters, arguments, otherwise) \
-	type(*next) parameters;                               \
-	*(void **)&next = behind(#name);                      \
-	if (next)                                             \
-		return next arguments;                        \
-	errno = EOPNOTSUPP;                                   \
+#define HAND_ON(type, name, parameters, arguments, otherwise)                                      \
+	type(*next) parameters;                                                                    \
+	*(void **)&next = behind(#name);                                                           \
+	if (next)                                                                                  \
+		return next arguments;                                                             \
+	errno = EOPNOTSUPP;                                                                        \
 	return otherwise;
 
-#define ENTRY(type, name, parameters, arguments, otherwise)            \
-	type name parameters                                           \
-	{                                                              \
-		if (soft_asked())                                      \
-			return soft_##name arguments;                  \
-		HAND_ON(type, name, parameters, arguments, otherwise); \
+#define ENTRY(type, name, parameters, arguments, otherwise)                                        \
+	type name parameters                                                                       \
+	{                                                                                          \
+		if (soft_asked())                                                                  \
+			return soft_##name arguments;                                              \
+		HAND_ON(type, name, parameters, arguments, otherwise);                             \
 	}
-#define ENTRY_VOID(name, parameters, arguments)  \
-	void name parameters                     \
-	{                                        \
-		void(*next) parameters;          \
-		if (soft_asked()) {              \
-			soft_##name arguments;   \
-			return;                  \
-		}                                \
-		*(void **)&next = behind(#name); \
-		if (next)                        \
-			next arguments;          \
+#define ENTRY_VOID(name, parameters, arguments)                                                    \
+	void name parameters                                                                       \
+	{                                                                                          \
+		void(*next) parameters;                                                            \
+		if (soft_asked()) {                                                                \
+			soft_##name arguments;                                                     \
+			return;                                                                    \
+		}                                                                                  \
+		*(void **)&next = behind(#name);                                                   \
+		if (next)                                                                          \
+			next arguments;                                                            \
 	}
-#define DECLINE(type, name, parameters, arguments, otherwise)          \
-	type name parameters                                           \
-	{                                                              \
-		if (soft_asked()) {                                    \
-			errno = EOPNOTSUPP;                            \
-			return otherwise;                              \
-		}                                                      \
-		HAND_ON(type, name, parameters, arguments, otherwise); \
+#define DECLINE(type, name, parameters, arguments, otherwise)                                      \
+	type name parameters                                                                       \
+	{                                                                                          \
+		if (soft_asked()) {                                                                \
+			errno = EOPNOTSUPP;                                                        \
+			return otherwise;                                                          \
+		}                                                                                  \
+		HAND_ON(type, name, parameters, arguments, otherwise);                             \
 	}
 #include "entries.h"

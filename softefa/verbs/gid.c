@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * GIDs of software devices: fe80::5efa:0:a.b.c.d, made from the IPv4 address that the device binds to. A GID of any other
- * form is of another fabric.
+ * GIDs of software devices: fe80::5efa:0:a.b.c.d, made from the IPv4 address that the device binds
+ * to. A GID of any other form is of another fabric.
  */
 #include <string.h>
 
 #include "soft.h"
 
-static const uint8_t prefix[12] = { 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x5e, 0xfa, 0, 0 };
+static const uint8_t prefix[12] = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x5e, 0xfa, 0, 0};
 
 void soft_gid_make(union ibv_gid *gid, uint32_t ip)
 {

@@ -48,13 +48,18 @@ static int check_pages(void *addr, size_t len, bool writable)
 	uintptr_t end = ((uintptr_t)addr + len + page - 1) & ~(page - 1);
 	if ((uintptr_t)addr + len < (uintptr_t)addr)
 		return EFAULT;
-	if (len == 0 || madvise((void *)first, end - first, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0 ||
-	    errno == EINVAL)
+	int advice = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+	/* Of no bytes at all, it fails only where the kernel does not know it. */
+	if (len == 0 || madvise((void *)first, 0, advice) < 0 ||
+	    madvise((void *)first, end - first, advice) == 0)
 		return 0;
 	return EFAULT;
 }
 
-/* A free place for a region, in turn, so that a key comes back late. Makes the table longer where there is none. */
+/*
+ * A free place for a region, in turn, so that a key comes back late. Makes the table longer where
+ * there is none.
+ */
 static int find_place(uint32_t *place)
 {
 	for (uint32_t i = 0; i < soft.mr_size; i++) {
@@ -103,7 +108,8 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t len, uint64_t io
 	if (ret == 0) {
 		soft.mrs[place] = mr;
 		((struct soft_pd *)pd)->users++;
-		mr->mr = (struct ibv_mr){ .context = pd->context, .pd = pd, .addr = addr, .length = len };
+		mr->mr = (struct ibv_mr){
+			.context = pd->context, .pd = pd, .addr = addr, .length = len};
 		/* The upper part is by chance: an old key opens nothing new. A key is never 0. */
 		mr->mr.lkey = mr->mr.rkey = mr->mr.handle = (salt & ~INDEX_MASK) | (place + 1);
 		mr->iova = iova;
@@ -123,12 +129,14 @@ struct ibv_mr *soft_ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t len, int ac
 	return reg(pd, addr, len, (uintptr_t)addr, (unsigned)access);
 }
 
-struct ibv_mr *soft_ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova, int access)
+struct ibv_mr *soft_ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova,
+				    int access)
 {
 	return reg(pd, addr, len, iova, (unsigned)access);
 }
 
-struct ibv_mr *soft_ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova, unsigned int access)
+struct ibv_mr *soft_ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova,
+				     unsigned int access)
 {
 	return reg(pd, addr, len, iova, access);
 }
@@ -145,7 +153,8 @@ int soft_ibv_dereg_mr(struct ibv_mr *ibv_mr)
 	return 0;
 }
 
-struct soft_mr *soft_mr_find(const struct ibv_pd *pd, uint32_t key, uint64_t addr, uint64_t len, unsigned access)
+struct soft_mr *soft_mr_find(const struct ibv_pd *pd, uint32_t key, uint64_t addr, uint64_t len,
+			     unsigned access)
 {
 	uint32_t place = (key & INDEX_MASK) - 1;
 	struct soft_mr *mr = place < soft.mr_size ? soft.mrs[place] : NULL;

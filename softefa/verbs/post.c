@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Posting. Requests are built one by one between wr_start and wr_complete, which hands all of them to the transport or
- * none. In between only the send queue is locked: receives may be posted and completions polled meanwhile.
+ * Posting. Requests are built one by one between wr_start and wr_complete, which hands all of them
+ * to the transport or none. In between only the send queue is locked: receives may be posted and
+ * completions polled meanwhile.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -49,7 +50,7 @@ static void begin(struct ibv_qp_ex *ex, uint8_t type, uint32_t rkey, uint64_t ra
 	send->is_inline = false;
 	send->pieces = 0;
 	send->has_to = false;
-	send->op = (struct sefa_op){ .type = type, .rkey = rkey, .raddr = raddr };
+	send->op = (struct sefa_op){.type = type, .rkey = rkey, .raddr = raddr};
 }
 
 static void set_imm(struct ibv_qp_ex *ex, __be32 imm)
@@ -97,7 +98,7 @@ static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t qpn
 		of(ex)->error = EINVAL;
 		return;
 	}
-	send->to = (struct sefa_end){ ((struct soft_ah *)ah)->host->ip, (uint16_t)qpn };
+	send->to = (struct sefa_end){((struct soft_ah *)ah)->host->ip, (uint16_t)qpn};
 	send->qkey = qkey;
 	send->has_to = true;
 }
@@ -108,7 +109,8 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t count, const struct ibv
 	if (!send)
 		return;
 	if (count > SOFT_MAX_SGE) {
-		soft_breach("a request of %zu pieces of memory, where %d are allowed", count, SOFT_MAX_SGE);
+		soft_breach("a request of %zu pieces of memory, where %d are allowed", count,
+			    SOFT_MAX_SGE);
 		of(ex)->error = EINVAL;
 		return;
 	}
@@ -128,11 +130,12 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t count, const struct ibv
 
 static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t len)
 {
-	struct ibv_sge sge = { .addr = addr, .length = len, .lkey = lkey };
+	struct ibv_sge sge = {.addr = addr, .length = len, .lkey = lkey};
 	wr_set_sge_list(ex, 1, &sge);
 }
 
-static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t count, const struct ibv_data_buf *list)
+static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t count,
+				    const struct ibv_data_buf *list)
 {
 	struct soft_send *send = of(ex)->building;
 	size_t len = 0;
@@ -144,7 +147,8 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t count, const st
 			of(ex)->error = EINVAL;
 			return;
 		}
-		if (list[i].length > 0 && soft_memory_there("inline data", list[i].addr, list[i].length))
+		if (list[i].length > 0 &&
+		    soft_memory_there("inline data", list[i].addr, list[i].length))
 			memcpy(send->bytes + len, list[i].addr, list[i].length);
 		len += list[i].length;
 	}
@@ -154,11 +158,14 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t count, const st
 
 static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t len)
 {
-	struct ibv_data_buf buf = { .addr = addr, .length = len };
+	struct ibv_data_buf buf = {.addr = addr, .length = len};
 	wr_set_inline_data_list(ex, 1, &buf);
 }
 
-/* Whether a request may be handed over. Keys are checked when they are used; here, so that the fault lies near. */
+/*
+ * Whether a request may be handed over. Keys are checked when they are used; here, so that the
+ * fault lies near.
+ */
 static int check(struct soft_qp *qp, const struct soft_send *send)
 {
 	unsigned access = send->op.type == SEFA_READ ? IBV_ACCESS_LOCAL_WRITE : 0;
@@ -170,7 +177,8 @@ static int check(struct soft_qp *qp, const struct soft_send *send)
 		const struct ibv_sge *sge = &send->sge[i];
 		if (sge->length > 0 &&
 		    !soft_mr_find(qp->ex.qp_base.pd, sge->lkey, sge->addr, sge->length, access)) {
-			soft_breach("a request's memory is not registered under its lkey 0x%x", sge->lkey);
+			soft_breach("a request's memory is not registered under its lkey 0x%x",
+				    sge->lkey);
 			return 0;
 		}
 	}
@@ -275,8 +283,8 @@ static void build(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
 		struct ibv_data_buf list[SOFT_MAX_SGE];
 		int count = wr->num_sge < SOFT_MAX_SGE ? wr->num_sge : SOFT_MAX_SGE;
 		for (int i = 0; i < count; i++)
-			list[i] = (struct ibv_data_buf){ (void *)(uintptr_t)wr->sg_list[i].addr,
-							 wr->sg_list[i].length };
+			list[i] = (struct ibv_data_buf){(void *)(uintptr_t)wr->sg_list[i].addr,
+							wr->sg_list[i].length};
 		wr_set_inline_data_list(ex, (size_t)count, list);
 	} else {
 		wr_set_sge_list(ex, (size_t)wr->num_sge, wr->sg_list);
@@ -313,8 +321,11 @@ static int post_one(struct soft_qp *qp, const struct ibv_recv_wr *wr)
 		return ENOMEM;
 	for (int i = 0; i < wr->num_sge; i++) {
 		const struct ibv_sge *sge = &wr->sg_list[i];
-		if (!soft_mr_find(qp->ex.qp_base.pd, sge->lkey, sge->addr, sge->length, IBV_ACCESS_LOCAL_WRITE)) {
-			soft_breach("a receive's memory is not registered for writing under its lkey 0x%x", sge->lkey);
+		if (!soft_mr_find(qp->ex.qp_base.pd, sge->lkey, sge->addr, sge->length,
+				  IBV_ACCESS_LOCAL_WRITE)) {
+			soft_breach("a receive's memory is not registered for writing under its "
+				    "lkey 0x%x",
+				    sge->lkey);
 			return EINVAL;
 		}
 	}

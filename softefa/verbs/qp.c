@@ -11,15 +11,17 @@
 #include "core/udp.h"
 #include "entry.h"
 
-#define SEND_OPS                                                                                              \
-	(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_RDMA_WRITE | \
-	 IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
+#define SEND_OPS                                                                                   \
+	(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |           \
+	 IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
 
 static int check_attr(const struct ibv_qp_init_attr_ex *attr)
 {
 	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-	const uint64_t rdma = IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
-	if (attr->qp_type != IBV_QPT_DRIVER || (attr->comp_mask & ~known) || !(attr->comp_mask & IBV_QP_INIT_ATTR_PD))
+	const uint64_t rdma = IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_RDMA_WRITE |
+			      IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+	if (attr->qp_type != IBV_QPT_DRIVER || (attr->comp_mask & ~known) ||
+	    !(attr->comp_mask & IBV_QP_INIT_ATTR_PD))
 		return EOPNOTSUPP;
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
 		if ((attr->send_ops_flags & ~(uint64_t)SEND_OPS) ||
@@ -61,9 +63,9 @@ static int open_net(struct soft_qp *qp)
 	uint16_t port = soft.qpn_used ? 0 : soft.config.qpn;
 	int ret = sefa_udp_open(&qp->net, soft.config.ip, &port);
 	if (ret < 0) {
-		fprintf(stderr, "softefa: no socket at %u.%u.%u.%u port %u: %s\n", soft.config.ip >> 24,
-			soft.config.ip >> 16 & 255, soft.config.ip >> 8 & 255, soft.config.ip & 255, port,
-			strerror(-ret));
+		fprintf(stderr, "softefa: no socket at %u.%u.%u.%u port %u: %s\n",
+			soft.config.ip >> 24, soft.config.ip >> 16 & 255, soft.config.ip >> 8 & 255,
+			soft.config.ip & 255, port, strerror(-ret));
 		return -ret;
 	}
 	soft.qpn_used = true;
@@ -80,7 +82,8 @@ static int open_net(struct soft_qp *qp)
 	return 0;
 }
 
-static void set_base(struct soft_qp *qp, struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
+static void set_base(struct soft_qp *qp, struct ibv_context *context,
+		     const struct ibv_qp_init_attr_ex *attr)
 {
 	struct ibv_qp *base = &qp->ex.qp_base;
 	pthread_mutexattr_t checked;
@@ -170,10 +173,12 @@ struct ibv_qp *soft_ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *at
 	return NULL;
 }
 
-struct ibv_qp *soft_efadv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
+struct ibv_qp *soft_efadv_create_qp_ex(struct ibv_context *context,
+				       struct ibv_qp_init_attr_ex *attr,
 				       struct efadv_qp_init_attr *efa, uint32_t len)
 {
-	if (len < offsetof(struct efadv_qp_init_attr, driver_qp_type) + sizeof(efa->driver_qp_type) ||
+	if (len < offsetof(struct efadv_qp_init_attr, driver_qp_type) +
+			    sizeof(efa->driver_qp_type) ||
 	    efa->comp_mask || efa->driver_qp_type != EFADV_QP_DRIVER_TYPE_SRD) {
 		errno = EOPNOTSUPP;
 		return NULL;
@@ -181,7 +186,8 @@ struct ibv_qp *soft_efadv_create_qp_ex(struct ibv_context *context, struct ibv_q
 	return soft_create_qp_ex(context, attr);
 }
 
-struct ibv_qp *soft_efadv_create_driver_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, uint32_t type)
+struct ibv_qp *soft_efadv_create_driver_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
+					   uint32_t type)
 {
 	struct ibv_qp_init_attr_ex ex = {
 		.qp_context = attr->qp_context,
@@ -194,7 +200,7 @@ struct ibv_qp *soft_efadv_create_driver_qp(struct ibv_pd *pd, struct ibv_qp_init
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
 		.pd = pd,
 	};
-	struct efadv_qp_init_attr efa = { .driver_qp_type = type };
+	struct efadv_qp_init_attr efa = {.driver_qp_type = type};
 	return soft_efadv_create_qp_ex(pd->context, &ex, &efa, sizeof(efa));
 }
 
@@ -210,18 +216,19 @@ static bool may_go(enum ibv_qp_state from, enum ibv_qp_state to, int mask)
 		enum ibv_qp_state from, to;
 		int need, may;
 	} steps[] = {
-		{ IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0 },
-		{ IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY },
-		{ IBV_QPS_INIT, IBV_QPS_RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY },
-		{ IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, IBV_QP_QKEY | IBV_QP_RNR_RETRY },
-		{ IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_QKEY | IBV_QP_RNR_RETRY },
+		{IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0},
+		{IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY},
+		{IBV_QPS_INIT, IBV_QPS_RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
+		{IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, IBV_QP_QKEY | IBV_QP_RNR_RETRY},
+		{IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_QKEY | IBV_QP_RNR_RETRY},
 	};
 	mask &= ~(IBV_QP_STATE | IBV_QP_CUR_STATE);
 	if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
 		return mask == 0;
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
 		if (steps[i].from == from && steps[i].to == to)
-			return (mask & steps[i].need) == steps[i].need && !(mask & ~(steps[i].need | steps[i].may));
+			return (mask & steps[i].need) == steps[i].need &&
+			       !(mask & ~(steps[i].need | steps[i].may));
 	}
 	return false;
 }
@@ -245,7 +252,8 @@ int soft_ibv_modify_qp(struct ibv_qp *ibv_qp, struct ibv_qp_attr *attr, int mask
 	soft_lock();
 	enum ibv_qp_state to = mask & IBV_QP_STATE ? attr->qp_state : ibv_qp->state;
 	if (!may_go(ibv_qp->state, to, mask) || (mask & IBV_QP_PORT && attr->port_num != 1)) {
-		soft_breach("a queue pair cannot go from state %d to %d with mask 0x%x", ibv_qp->state, to, mask);
+		soft_breach("a queue pair cannot go from state %d to %d with mask 0x%x",
+			    ibv_qp->state, to, mask);
 		ret = EINVAL;
 	} else {
 		if (mask & IBV_QP_QKEY)
@@ -259,7 +267,8 @@ int soft_ibv_modify_qp(struct ibv_qp *ibv_qp, struct ibv_qp_attr *attr, int mask
 	return ret;
 }
 
-int soft_ibv_query_qp(struct ibv_qp *ibv_qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
+int soft_ibv_query_qp(struct ibv_qp *ibv_qp, struct ibv_qp_attr *attr, int mask,
+		      struct ibv_qp_init_attr *init)
 {
 	struct soft_qp *qp = soft_qp_of(ibv_qp);
 	struct ibv_qp_cap cap = {
@@ -271,12 +280,18 @@ int soft_ibv_query_qp(struct ibv_qp *ibv_qp, struct ibv_qp_attr *attr, int mask,
 	};
 	(void)mask;
 	soft_lock();
-	*attr = (struct ibv_qp_attr){ .qp_state = ibv_qp->state, .cur_qp_state = ibv_qp->state, .port_num = 1,
-				      .qkey = qp->port.qkey, .cap = cap,
-				      .rnr_retry = (uint8_t)qp->port.sender.rnr_retry };
+	*attr = (struct ibv_qp_attr){.qp_state = ibv_qp->state,
+				     .cur_qp_state = ibv_qp->state,
+				     .port_num = 1,
+				     .qkey = qp->port.qkey,
+				     .cap = cap,
+				     .rnr_retry = (uint8_t)qp->port.sender.rnr_retry};
 	soft_unlock();
-	*init = (struct ibv_qp_init_attr){ .qp_context = ibv_qp->qp_context, .send_cq = ibv_qp->send_cq,
-					   .recv_cq = ibv_qp->recv_cq, .cap = cap, .qp_type = ibv_qp->qp_type };
+	*init = (struct ibv_qp_init_attr){.qp_context = ibv_qp->qp_context,
+					  .send_cq = ibv_qp->send_cq,
+					  .recv_cq = ibv_qp->recv_cq,
+					  .cap = cap,
+					  .qp_type = ibv_qp->qp_type};
 	return 0;
 }
 
@@ -288,11 +303,13 @@ static void tell(const struct soft_qp *qp)
 	if (!soft.config.stats)
 		return;
 	int len = snprintf(line, sizeof(line),
-			   "pid=%d qpn=%" PRIu32 " sent=%" PRIu64 " received=%" PRIu64 " again=%" PRIu64
-			   " duplicates=%" PRIu64 " malformed=%" PRIu64 " strangers=%" PRIu64 " not_ready=%" PRIu64
-			   " bad_qkey=%" PRIu64 " rnr=%" PRIu64 " given_up=%" PRIu64 "\n",
-			   (int)getpid(), qp->ex.qp_base.qp_num, c->sent, c->received, c->again, c->duplicates,
-			   c->malformed, c->strangers, c->not_ready, c->bad_qkey, c->rnr, c->given_up);
+			   "pid=%d qpn=%" PRIu32 " sent=%" PRIu64 " received=%" PRIu64
+			   " again=%" PRIu64 " duplicates=%" PRIu64 " malformed=%" PRIu64
+			   " strangers=%" PRIu64 " not_ready=%" PRIu64 " bad_qkey=%" PRIu64
+			   " rnr=%" PRIu64 " given_up=%" PRIu64 "\n",
+			   (int)getpid(), qp->ex.qp_base.qp_num, c->sent, c->received, c->again,
+			   c->duplicates, c->malformed, c->strangers, c->not_ready, c->bad_qkey,
+			   c->rnr, c->given_up);
 	int fd = open(soft.config.stats, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Strict mode: what the verbs leave undefined, or what real hardware punishes late and far from its cause, ends the
- * process at once and says what it was.
+ * Strict mode: what the verbs leave undefined, or what real hardware punishes late and far from its
+ * cause, ends the process at once and says what it was.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -34,7 +34,7 @@ static bool is_mapped(const char *addr, size_t len)
 	long page = sysconf(_SC_PAGESIZE);
 	while (len > 0) {
 		char byte;
-		struct iovec to = { &byte, 1 }, from = { (void *)(uintptr_t)addr, 1 };
+		struct iovec to = {&byte, 1}, from = {(void *)(uintptr_t)addr, 1};
 		if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) < 0) {
 			/* Where a container forbids the call, nothing is known. */
 			return errno != EFAULT;
@@ -53,11 +53,13 @@ bool soft_memory_there(const char *what, const void *addr, size_t len)
 	if (!soft.config.strict || len == 0)
 		return true;
 	if (!is_mapped(addr, len)) {
-		soft_breach("%s: the memory at %p, %zu bytes, was unmapped while in use", what, addr, len);
+		soft_breach("%s: the memory at %p, %zu bytes, was unmapped while in use", what,
+			    addr, len);
 		return false;
 	}
 	if (&__asan_region_is_poisoned && __asan_region_is_poisoned((void *)(uintptr_t)addr, len)) {
-		soft_breach("%s: the memory at %p, %zu bytes, was freed or poisoned while in use", what, addr, len);
+		soft_breach("%s: the memory at %p, %zu bytes, was freed or poisoned while in use",
+			    what, addr, len);
 		return false;
 	}
 	return true;

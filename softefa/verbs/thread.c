@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The thread that does the device's work while the application does not. Real hardware acknowledges while the program
- * sleeps or computes; so must we. While the program polls, it does the work itself on its way, and the thread keeps out
- * of it: it only looks once a millisecond whether that is still so.
+ * The thread that does the device's work while the application does not. Real hardware acknowledges
+ * while the program sleeps or computes; so must we. While the program polls, it does the work
+ * itself on its way, and the thread keeps out of it: it only looks once a millisecond whether that
+ * is still so.
  */
 #include <errno.h>
 #include <poll.h>
@@ -35,7 +36,7 @@ void soft_progress(struct soft_cq *cq)
 {
 	uint64_t now = soft_now();
 	struct soft_qp *qp;
-	LIST_FOREACH(qp, &soft.qps, link) {
+	LIST_FOREACH (qp, &soft.qps, link) {
 		if (qp->send_cq == cq || qp->recv_cq == cq)
 			work_on(qp, now);
 	}
@@ -48,7 +49,7 @@ static uint64_t round_of_all(bool *polled)
 	uint64_t due = UINT64_MAX;
 	struct soft_qp *qp;
 	*polled = false;
-	LIST_FOREACH(qp, &soft.qps, link) {
+	LIST_FOREACH (qp, &soft.qps, link) {
 		if (is_polled(qp))
 			*polled = true;
 		else
@@ -68,12 +69,14 @@ static void sleep_until(uint64_t due, bool polled)
 {
 	uint64_t now = soft_now();
 	uint64_t wait = due > now ? due - now : 0;
-	struct timespec t = { .tv_sec = (time_t)(wait / 1000000000u), .tv_nsec = (long)(wait % 1000000000u) };
+	struct timespec t = {.tv_sec = (time_t)(wait / 1000000000u),
+			     .tv_nsec = (long)(wait % 1000000000u)};
 	struct pollfd fds[2] = {
-		{ .fd = soft.wake_fd, .events = POLLIN },
-		{ .fd = soft.epoll_fd, .events = POLLIN },
+		{.fd = soft.wake_fd, .events = POLLIN},
+		{.fd = soft.epoll_fd, .events = POLLIN},
 	};
-	if (ppoll(fds, polled ? 1 : 2, due == UINT64_MAX ? NULL : &t, NULL) > 0 && (fds[0].revents & POLLIN)) {
+	if (ppoll(fds, polled ? 1 : 2, due == UINT64_MAX ? NULL : &t, NULL) > 0 &&
+	    (fds[0].revents & POLLIN)) {
 		uint64_t count;
 		ssize_t got = read(soft.wake_fd, &count, sizeof(count));
 		(void)got;
@@ -112,7 +115,7 @@ void soft_thread_due(uint64_t due)
 
 int soft_thread_watch(int fd)
 {
-	struct epoll_event event = { .events = EPOLLIN, .data.fd = fd };
+	struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
 	return epoll_ctl(soft.epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What the transport asks of the verbs: the memory of requests, the posted receives, the regions that peers may reach. */
+/*
+ * What the transport asks of the verbs: the memory of requests, the posted receives, the regions
+ * that peers may reach.
+ */
 #include <string.h>
 
 #include "soft.h"
@@ -10,11 +13,11 @@ static struct soft_send *send_of(struct sefa_op *op)
 }
 
 /*
- * The memory of a part of a request's list. The keys are looked up at every use, as by hardware. Returns the number of
- * pieces, or a negative status.
+ * The memory of a part of a request's list. The keys are looked up at every use, as by hardware.
+ * Returns the number of pieces, or a negative status.
  */
-static int pieces_of(const struct soft_qp *qp, const struct soft_send *send, uint32_t off, uint32_t len,
-		     unsigned access, struct iovec iov[SEFA_PIECES])
+static int pieces_of(const struct soft_qp *qp, const struct soft_send *send, uint32_t off,
+		     uint32_t len, unsigned access, struct iovec iov[SEFA_PIECES])
 {
 	int count = 0;
 	for (int i = 0; i < send->pieces && len > 0; i++) {
@@ -24,37 +27,42 @@ static int pieces_of(const struct soft_qp *qp, const struct soft_send *send, uin
 			continue;
 		}
 		uint32_t part = sge->length - off < len ? sge->length - off : len;
-		struct soft_mr *mr = soft_mr_find(qp->ex.qp_base.pd, sge->lkey, sge->addr, sge->length, access);
+		struct soft_mr *mr =
+			soft_mr_find(qp->ex.qp_base.pd, sge->lkey, sge->addr, sge->length, access);
 		if (!mr) {
-			soft_breach("the region of a request's memory (lkey 0x%x) is gone while it is in use", sge->lkey);
+			soft_breach("the region of a request's memory (lkey 0x%x) is gone while it "
+				    "is in use",
+				    sge->lkey);
 			return -SEFA_INVALID_LKEY;
 		}
 		void *addr = soft_mr_at(mr, sge->addr + off);
 		if (!soft_memory_there("a request", addr, part))
 			return -SEFA_INVALID_LKEY;
-		iov[count++] = (struct iovec){ addr, part };
+		iov[count++] = (struct iovec){addr, part};
 		len -= part;
 		off = 0;
 	}
 	return len == 0 ? count : -SEFA_LOCAL_LENGTH;
 }
 
-static int gather(void *user, struct sefa_op *op, uint32_t off, uint32_t len, struct iovec iov[SEFA_PIECES])
+static int gather(void *user, struct sefa_op *op, uint32_t off, uint32_t len,
+		  struct iovec iov[SEFA_PIECES])
 {
 	struct soft_send *send = send_of(op);
 	if (send->is_inline) {
-		iov[0] = (struct iovec){ send->bytes + off, len };
+		iov[0] = (struct iovec){send->bytes + off, len};
 		return 1;
 	}
 	return pieces_of(user, send, off, len, 0, iov);
 }
 
-static enum sefa_status scatter(void *user, struct sefa_op *op, uint32_t off, const uint8_t *data, uint32_t len)
+static enum sefa_status scatter(void *user, struct sefa_op *op, uint32_t off, const uint8_t *data,
+				uint32_t len)
 {
 	struct iovec iov[SEFA_PIECES];
 	int count = pieces_of(user, send_of(op), off, len, IBV_ACCESS_LOCAL_WRITE, iov);
 	if (count < 0)
-		return (enum sefa_status)-count;
+		return (enum sefa_status) - count;
 	for (int i = 0; i < count; i++) {
 		memcpy(iov[i].iov_base, data, iov[i].iov_len);
 		data += iov[i].iov_len;
@@ -85,7 +93,8 @@ static void done(void *user, struct sefa_op *op, enum sefa_status status)
 	soft_cq_push(qp->send_cq, &wc);
 }
 
-static struct soft_wc wc_of_receive(const struct soft_qp *qp, const struct soft_recv *recv, enum sefa_status status)
+static struct soft_wc wc_of_receive(const struct soft_qp *qp, const struct soft_recv *recv,
+				    enum sefa_status status)
 {
 	return (struct soft_wc){
 		.wr_id = recv->wr_id,
@@ -105,15 +114,18 @@ static struct soft_recv *take_receive(struct soft_qp *qp)
 }
 
 /* Puts a message into a receive's memory. */
-static enum sefa_status fill(const struct soft_qp *qp, const struct soft_recv *recv, const uint8_t *data, uint32_t len)
+static enum sefa_status fill(const struct soft_qp *qp, const struct soft_recv *recv,
+			     const uint8_t *data, uint32_t len)
 {
 	for (int i = 0; i < recv->pieces && len > 0; i++) {
 		const struct ibv_sge *sge = &recv->sge[i];
 		uint32_t part = sge->length < len ? sge->length : len;
-		struct soft_mr *mr = soft_mr_find(qp->ex.qp_base.pd, sge->lkey, sge->addr, sge->length,
-						  IBV_ACCESS_LOCAL_WRITE);
+		struct soft_mr *mr = soft_mr_find(qp->ex.qp_base.pd, sge->lkey, sge->addr,
+						  sge->length, IBV_ACCESS_LOCAL_WRITE);
 		if (!mr) {
-			soft_breach("the region of a posted receive (lkey 0x%x) is gone while it is in use", sge->lkey);
+			soft_breach("the region of a posted receive (lkey 0x%x) is gone while it "
+				    "is in use",
+				    sge->lkey);
 			return SEFA_INVALID_LKEY;
 		}
 		void *addr = soft_mr_at(mr, sge->addr);
@@ -154,8 +166,8 @@ static enum sefa_status deliver(void *user, const struct sefa_arrival *arrival)
 }
 
 /* The memory that a peer may reach under a key, or why it may not. */
-static enum sefa_status reach(const struct soft_qp *qp, struct sefa_end from, uint32_t rkey, uint64_t addr,
-			      uint32_t len, unsigned access, void **at)
+static enum sefa_status reach(const struct soft_qp *qp, struct sefa_end from, uint32_t rkey,
+			      uint64_t addr, uint32_t len, unsigned access, void **at)
 {
 	if (soft_host_number(from.ip) == SOFT_NO_AH)
 		return SEFA_UNKNOWN_PEER;
@@ -163,11 +175,12 @@ static enum sefa_status reach(const struct soft_qp *qp, struct sefa_end from, ui
 	if (!mr)
 		return SEFA_BAD_ADDRESS;
 	*at = soft_mr_at(mr, addr);
-	return soft_memory_there("a region that a peer accesses", *at, len) ? SEFA_OK : SEFA_BAD_ADDRESS;
+	return soft_memory_there("a region that a peer accesses", *at, len) ? SEFA_OK
+									    : SEFA_BAD_ADDRESS;
 }
 
-static enum sefa_status remote_read(void *user, struct sefa_end from, uint32_t rkey, uint64_t addr, uint32_t len,
-				    const void **data)
+static enum sefa_status remote_read(void *user, struct sefa_end from, uint32_t rkey, uint64_t addr,
+				    uint32_t len, const void **data)
 {
 	void *at;
 	enum sefa_status status = reach(user, from, rkey, addr, len, IBV_ACCESS_REMOTE_READ, &at);
