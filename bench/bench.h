@@ -23,6 +23,12 @@ struct bench_opts {
 	bool yield; /* both ends share one core: give it up after a poll that found nothing */
 };
 
+/* What an endpoint does and its fi_info does not tell. */
+struct bench_traits {
+	bool wait_fd; /* its completion queue has a descriptor to wait on */
+	bool source;  /* it reads the source with each completion */
+};
+
 /* One endpoint with all that belongs to it. The two kinds embed it at the start of their own. */
 struct bench_end {
 	struct game game;
@@ -46,6 +52,7 @@ struct bench_kind {
 	void (*run)(struct bench_end *end);
 	/* What the endpoint was really opened with. */
 	const struct fi_info *(*get_info)(const struct bench_end *end);
+	struct bench_traits (*get_traits)(const struct bench_end *end);
 	void (*close)(struct bench_end *end);
 };
 

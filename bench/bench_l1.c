@@ -222,19 +222,21 @@ static void print_result(const struct setup *s, const struct bench_end *end, con
 	size_t n = s->rounds / s->batch;
 	uint64_t *ns = calloc(n, sizeof(*ns));
 	double rounds = s->rounds + s->warmup;
+	uint64_t median;
 
 	if (!ns)
 		bench_die("calloc", -ENOMEM);
 	for (size_t i = 0; i < n; i++)
 		ns[i] = stamp[first + i] - stamp[first + i - 1];
 	qsort(ns, n, sizeof(*ns), compare_u64);
+	median = ns[n / 2];
 	printf("{\"mode\": \"%s\", \"provider\": \"%s\", \"size\": %zu, \"window\": %u, "
 	       "\"rounds\": %u, \"messages_a_round\": %u, \"cores\": %d, "
 	       "\"ns_median\": %.1f, \"ns_mean\": %.1f, \"ns_min\": %.1f, "
 	       "\"polls_a_round\": %.3f, \"idle_polls_a_round\": %.3f, \"libfabric\": \"%u.%u\"}\n",
 	       s->mode, s->kind->get_info(end)->fabric_attr->prov_name, s->opts.size,
 	       s->opts.window, s->rounds, game_chunk(s->opts.window),
-	       s->solo || s->cpu[1] < 0 ? 1 : 2, (double)ns[n / 2] / s->batch,
+	       s->solo || s->cpu[1] < 0 ? 1 : 2, (double)median / s->batch,
 	       (double)(stamp[first + n - 1] - stamp[first - 1]) / s->rounds,
 	       (double)ns[0] / s->batch, (double)end->polls / rounds,
 	       (double)end->idle_polls / rounds, FI_MAJOR(fi_version()), FI_MINOR(fi_version()));
@@ -339,6 +341,15 @@ static int compare_texts(char *weft, char *raw)
 	return differences;
 }
 
+static int compare_traits(struct bench_traits weft, struct bench_traits raw)
+{
+	if (weft.wait_fd == raw.wait_fd && weft.source == raw.source)
+		return 0;
+	printf("weft: descriptor to wait on %d, reads sources %d\n", weft.wait_fd, weft.source);
+	printf("raw:  descriptor to wait on %d, reads sources %d\n", raw.wait_fd, raw.source);
+	return 1;
+}
+
 static int run_check(const struct setup *s)
 {
 	struct bench_end *weft = bench_layer1.open(&s->opts, GAME_RECEIVER);
@@ -349,7 +360,8 @@ static int run_check(const struct setup *s)
 
 	if (!weft_text || !raw_text)
 		bench_die("strdup", -ENOMEM);
-	differences = compare_texts(weft_text, raw_text);
+	differences = compare_texts(weft_text, raw_text) +
+		      compare_traits(bench_layer1.get_traits(weft), bench_raw.get_traits(raw));
 	free(weft_text);
 	free(raw_text);
 	bench_raw.close(raw);

@@ -208,6 +208,16 @@ static const struct fi_info *layer1_get_info(const struct bench_end *base)
 	return fabric.info;
 }
 
+static struct bench_traits layer1_get_traits(const struct bench_end *base)
+{
+	struct weft_net_info info = WEFT_NET_INFO_INIT;
+	int rc = weft_net_get_info(((const struct layer1_end *)base)->net, &info);
+
+	if (rc)
+		bench_die("weft_net_get_info", rc);
+	return (struct bench_traits){.wait_fd = info.has_wait_fd, .source = info.has_source};
+}
+
 static void layer1_free_slots(struct layer1_slot *slots, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
@@ -234,5 +244,6 @@ const struct bench_kind bench_layer1 = {
 	.turn = layer1_turn,
 	.run = layer1_run,
 	.get_info = layer1_get_info,
+	.get_traits = layer1_get_traits,
 	.close = layer1_close,
 };

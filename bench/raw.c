@@ -48,6 +48,7 @@ struct raw_end {
 	struct fid_av *av;
 	struct fid_cq *cq;
 	struct fid_ep *ep;
+	struct bench_traits traits;
 	fi_addr_t peer;
 	unsigned n_recvs, n_sends;
 	struct raw_slot *recvs;
@@ -181,7 +182,10 @@ static struct bench_end *raw_open(const struct bench_opts *opts, enum game_role 
 	if (rc)
 		bench_die("fi_av_open", rc);
 	cq_attr.size = end->info->tx_attr->size + end->info->rx_attr->size;
-	cq_attr.wait_obj = strcmp(opts->provider, "shm") == 0 ? FI_WAIT_NONE : FI_WAIT_FD;
+	/* shm has no descriptor, and before 2.0 its sources cannot be relied on. */
+	end->traits.wait_fd = strcmp(opts->provider, "shm") != 0;
+	end->traits.source = strcmp(opts->provider, "shm") != 0 || FI_MAJOR(fi_version()) >= 2;
+	cq_attr.wait_obj = end->traits.wait_fd ? FI_WAIT_FD : FI_WAIT_NONE;
 	rc = fi_cq_open(end->domain, &cq_attr, &end->cq, NULL);
 	if (rc)
 		bench_die("fi_cq_open", rc);
@@ -265,7 +269,8 @@ static inline void raw_poll(struct raw_end *end)
 {
 	struct fi_cq_tagged_entry entry[RAW_CQ_BATCH];
 	fi_addr_t source[RAW_CQ_BATCH];
-	ssize_t n = fi_cq_readfrom(end->cq, entry, RAW_CQ_BATCH, source);
+	ssize_t n = end->traits.source ? fi_cq_readfrom(end->cq, entry, RAW_CQ_BATCH, source)
+				       : fi_cq_read(end->cq, entry, RAW_CQ_BATCH);
 
 	end->base.polls++;
 	if (n == -FI_EAGAIN) {
@@ -310,6 +315,11 @@ static const struct fi_info *raw_get_info(const struct bench_end *base)
 	return ((const struct raw_end *)base)->info;
 }
 
+static struct bench_traits raw_get_traits(const struct bench_end *base)
+{
+	return ((const struct raw_end *)base)->traits;
+}
+
 static void raw_free_slots(struct raw_slot *slots, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
@@ -343,5 +353,6 @@ const struct bench_kind bench_raw = {
 	.turn = raw_turn,
 	.run = raw_run,
 	.get_info = raw_get_info,
+	.get_traits = raw_get_traits,
 	.close = raw_close,
 };
