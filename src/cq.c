@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Completions: opening and reading the completion queue. Calls op, dest, error, log and libfabric.
- *
  */
 #include <errno.h>
 #include <string.h>

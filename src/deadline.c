@@ -52,7 +52,8 @@ void weft__deadlines_sweep(struct weft__deadlines *wheel, int64_t now_ms,
 			entry = next;
 		}
 	}
-	/* The slot of the present is looked at again: the rest of its entries may pass within it.
+	/*
+	 * The slot of the present is looked at again: the rest of its entries may pass within it.
 	 */
 	if (last > wheel->swept)
 		wheel->swept = last;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Nets: opening, closing, what is told of them. Calls every other part of layer 1, and libfabric.
- *
  */
 #include <dirent.h>
 #include <errno.h>
@@ -17,6 +16,9 @@
 
 /* Descriptors that are left to the rest of the process when peers cost one each. */
 #define SPARE_FILES 64
+
+/* Fewer than so many peers are hardly what anybody wants, unless it was asked for. */
+#define FEW_PEERS 16
 
 static int fail(struct weft_net *net, const char *what, int code)
 {
@@ -200,6 +202,12 @@ int weft_net_open(struct weft_net **out, const struct weft_net_opts *given)
 		goto close_ep;
 	}
 	net->max_peers = peer_limit(net);
+	if (net->choice.quirks->fd_per_peer && net->max_peers < FEW_PEERS &&
+	    net->opts.max_peers != net->max_peers)
+		weft__log(
+			&net->log, WEFT_LOG_WARN,
+			"RLIMIT_NOFILE leaves descriptors for %zu peers only; raise it (ulimit -n)",
+			net->max_peers);
 	net->opts.provider = net->opts.domain = net->opts.bind = net->opts.require = NULL;
 	net->opts.toward = NULL;
 	report_open(net);

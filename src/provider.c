@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The table of what weft knows about libfabric's providers, and the look-up in it. Calls nothing.
- *
  */
 #include <string.h>
 

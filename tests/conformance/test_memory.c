@@ -190,7 +190,6 @@ static void one_sided_read_and_write(void **state)
 	assert_int_equal(out.status, 0);
 	/*
 	 * A write is done before its bytes are seen at the far side, where nothing tells of them.
-	 *
 	 */
 	uint8_t *data = weft_buf_data(far);
 	for (int64_t end = now_ms() + PATIENCE_MS;

@@ -171,7 +171,8 @@ struct swap {
 	int calls, wrong;
 };
 
-/* Takes the sender out in its second message, and puts another peer in, where libfabric has room.
+/*
+ * Takes the sender out in its second message, and puts another peer in, where libfabric has room.
  */
 static void swap_peers(struct weft_net *net, const struct weft_done *done)
 {
@@ -207,7 +208,8 @@ static void sources_outlive_removal(void **state)
 		assert_int_equal(weft_net_recv(pair.b, into, swap_peers, &swap), 0);
 	for (int i = 0; i < 6; i++)
 		assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &sent), 0);
-	/* EFA's provider keeps order by peer, and delivers nothing more of one that is taken out.
+	/*
+	 * EFA's provider keeps order by peer, and delivers nothing more of one that is taken out.
 	 */
 	poll_until(pair.a, pair.b, &swap.calls, provider_is("efa") ? 2 : 6);
 	if (!provider_is("efa"))

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Opening: candidates and their reasons, policy, options, limits of peers, what is told of a net.
- *
  */
 #include <errno.h>
 #include <stdio.h>

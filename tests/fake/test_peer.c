@@ -395,6 +395,53 @@ static void completed_in_the_turn_that_ends_it(void **state)
 	assert_int_equal(out.calls, 1);
 }
 
+struct swap {
+	weft_dest first, second;
+	struct weft_addr second_addr;
+	int calls;
+};
+
+static void swap_peers(struct weft_net *net, const struct weft_done *done)
+{
+	struct swap *swap = done->user;
+	assert_int_equal(done->status, 0);
+	if (++swap->calls == 1) {
+		assert_int_equal(done->source, swap->first);
+		assert_int_equal(weft_net_remove_peer(net, swap->first), 0);
+		assert_int_equal(weft_net_add_peer(net, &swap->second_addr, &swap->second), 0);
+	} else {
+		assert_int_equal(done->source, WEFT_DEST_NONE);
+	}
+}
+
+/* The place in the address vector is not another's while completions that name it have not been
+ * read. */
+static void what_a_removed_peer_sent_is_nobody_elses(void **state)
+{
+	struct pair pair;
+	struct swap swap = {.calls = 0};
+	struct outcome sent = {0};
+	struct weft_post post = whole(NULL);
+	(void)state;
+	pair_open(&pair, &fake_tcp, NULL);
+	exchange(&pair);
+	swap.first = pair.b_to_a;
+	swap.second_addr = pair.a_addr;
+	swap.second_addr.raw[7] ^= 0x40;
+	struct weft_buf *into = filled(pair.b, 10, 0);
+	/* More than are read at once. */
+	for (int i = 0; i < 40; i++) {
+		assert_int_equal(weft_net_recv(pair.b, into, swap_peers, &swap), 0);
+		assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &sent), 0);
+	}
+	fake_advance_ns(FAKE_NS_PER_MS);
+	pass_until(pair.b, pair.a, &swap.calls, 40);
+	pass(pair.a, pair.b, 2);
+	assert_int_equal(net_stats(pair.b).peers, 1);
+	weft_buf_unref(into);
+	pair_close(&pair);
+}
+
 /* A net that never reads its completions to the end in a turn lets removed peers go all the same.
  */
 static void removed_peers_leave_a_busy_net(void **state)
@@ -429,6 +476,7 @@ int main(void)
 		world_test(held_operations_are_capped_per_peer_and_in_all),
 		world_test(removed_peers_leave_when_the_provider_lets_go),
 		world_test(completed_in_the_turn_that_ends_it),
+		world_test(what_a_removed_peer_sent_is_nobody_elses),
 		world_test(removed_peers_leave_a_busy_net),
 	};
 	return world_run(tests);

@@ -63,6 +63,15 @@ for how in shared static; do
 done
 readelf -d "$prefix/lib/libweft.so" | grep -q 'SONAME.*\[libweft\.so\.[0-9]*\]' || fail "libweft.so has no soname"
 
+# The program in the README builds as it stands there, and says what is wrong when nobody is there.
+sed -n '/^```c$/,/^```$/p' "$root/README.md" | sed '/^```/d' >"$tmp/readme.c"
+# shellcheck disable=SC2046,SC2086 # words are meant to split into options
+"$CC" $warnings $(pkg-config --cflags weft) -o "$tmp/program" "$tmp/readme.c" $(pkg-config --libs weft) \
+	"-Wl,-rpath,$prefix/lib" || fail "the program in the README does not build"
+status=0
+"$tmp/program" || status=$?
+[ "$status" = 2 ] || fail "the program in the README ends with $status without an address"
+
 # A defined name is NAME@@VERSION; the version itself is listed too, as an absolute one (A).
 nm -D --defined-only "$prefix/lib/libweft.so" | awk '$2 != "A" { print $3 }' >"$tmp/names"
 [ -s "$tmp/names" ] || fail "libweft.so exports nothing"

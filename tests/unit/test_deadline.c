@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The wheel of deadlines, told the time by the test: nothing too early, nothing late, nothing lost.
- *
  */
 #include <setjmp.h>
 #include <stdarg.h>
