@@ -214,6 +214,10 @@ void weft__dest_released(struct weft_net *net, struct weft__dest *dest)
 	/* A net that closes takes all out at once, when the endpoint is gone. */
 	if (dest->refs > 0 || dest->queue.count > 0 || dest->retiring || net->closing)
 		return;
+	if (dest->fi_addr == FI_ADDR_NOTAVAIL) {
+		forget(net, dest);
+		return;
+	}
 	dest->retiring = true;
 	dest->retired_in = net->dests.reads;
 	TAILQ_INSERT_TAIL(&net->dests.retiring, dest, retiring_link);
