@@ -89,8 +89,7 @@ static int read_error(struct weft_net *net)
 	return weft__op_complete(net, entry.op_context, &done);
 }
 
-static int handle(struct weft_net *net, const struct fi_cq_tagged_entry *entry,
-		  const fi_addr_t *source)
+static int handle(struct weft_net *net, const struct fi_cq_tagged_entry *entry, fi_addr_t source)
 {
 	struct weft_done done = {.text = "", .len = entry->len};
 	struct weft__op *op = entry->op_context;
@@ -106,8 +105,8 @@ static int handle(struct weft_net *net, const struct fi_cq_tagged_entry *entry,
 			done.flags = WEFT_DONE_CQ_DATA;
 			done.cq_data = entry->data;
 		}
-		if (net->has_source)
-			done.source = weft__dest_source(&net->dests, *source);
+		if (source != FI_ADDR_NOTAVAIL)
+			done.source = weft__dest_source(&net->dests, source);
 	}
 	return weft__op_complete(net, op, &done);
 }
@@ -129,7 +128,8 @@ int weft__cq_poll(struct weft_net *net)
 					      : fi_cq_read(net->cq, entry, BATCH);
 		if (got > 0) {
 			for (ssize_t i = 0; i < got; i++)
-				count += handle(net, &entry[i], &source[i]);
+				count += handle(net, &entry[i],
+						net->has_source ? source[i] : FI_ADDR_NOTAVAIL);
 			seen += (int)got;
 			empty = got < BATCH;
 			if (empty)
