@@ -64,6 +64,7 @@ done
 readelf -d "$prefix/lib/libweft.so" | grep -q 'SONAME.*\[libweft\.so\.[0-9]*\]' || fail "libweft.so has no soname"
 
 # The program in the README builds as it stands there, and says what is wrong when nobody is there.
+# shellcheck disable=SC2016 # the backticks are the text's
 sed -n '/^```c$/,/^```$/p' "$root/README.md" | sed '/^```/d' >"$tmp/readme.c"
 # shellcheck disable=SC2046,SC2086 # words are meant to split into options
 "$CC" $warnings $(pkg-config --cflags weft) -o "$tmp/program" "$tmp/readme.c" $(pkg-config --libs weft) \
