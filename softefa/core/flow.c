@@ -190,8 +190,7 @@ static void pump(struct sefa_sender *sender, struct sefa_flow *flow, uint64_t no
 	while ((op = TAILQ_FIRST(&flow->queue)) && flow->in_flight < flow->window &&
 	       flow->next - flow->una < SEFA_WINDOW) {
 		bool last = op->sent + 1 == op->packets;
-		/*
-		 * Immediate data says that all is there: it goes when all else has been answered.
+		/* Immediate data says that all is there: it goes when all else has been answered.
 		 */
 		if (last && op->has_imm && op->answered < op->sent)
 			break;

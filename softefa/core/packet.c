@@ -63,7 +63,7 @@ static size_t payload_max(uint8_t type)
 	case SEFA_DATA:
 		return SEFA_SEGMENT;
 	case SEFA_ACK:
-		return SEFA_ACKS * 4;
+		return (size_t)SEFA_ACKS * 4;
 	default:
 		return 0;
 	}

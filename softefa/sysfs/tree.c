@@ -41,15 +41,29 @@ static void remove_all(const char *root)
 }
 
 /*
- * Opens a tree's lock file and takes the lock. Returns the descriptor, or -1 if there is none or
+ * Opens a file of a tree and takes its lock. Returns the descriptor, or -1 if there is none or
  * someone has it.
  */
-static int take_lock(const char *root, int flags)
+static int take_lock(const char *root, const char *name, int flags)
 {
 	char path[320];
-	snprintf(path, sizeof(path), "%s/lock", root);
+	snprintf(path, sizeof(path), "%s/%s", root, name);
 	int fd = open(path, flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* The lock is held before it has its name: nobody may take a tree in the making for a left one. */
+static int make_lock(const char *root)
+{
+	char from[320], to[320];
+	int fd = take_lock(root, "lock.new", O_CREAT | O_EXCL);
+	snprintf(from, sizeof(from), "%s/lock.new", root);
+	snprintf(to, sizeof(to), "%s/lock", root);
+	if (fd >= 0 && rename(from, to) < 0) {
 		close(fd);
 		fd = -1;
 	}
@@ -72,7 +86,7 @@ static void remove_stale(const char *folder)
 			continue;
 		if (lstat(root, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
 			continue;
-		int fd = take_lock(root, 0);
+		int fd = take_lock(root, "lock", 0);
 		if (fd < 0)
 			continue;
 		remove_all(root);
@@ -128,7 +142,7 @@ int sefa_tree_make(struct sefa_tree *tree, const char *folder, const char *name)
 		return -errno;
 	/* With its last part, which is now known. */
 	snprintf(tree->device, sizeof(tree->device), "%s/class/infiniband/%.32s", tree->root, name);
-	tree->lock = take_lock(tree->root, O_CREAT | O_EXCL);
+	tree->lock = make_lock(tree->root);
 	ret = tree->lock < 0 ? -EIO : make_dirs(tree);
 	if (ret == 0)
 		ret = make_files(tree);

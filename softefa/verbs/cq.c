@@ -101,8 +101,10 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 	bool got = pop(cq);
 	bool overrun = cq->overrun;
 	soft_unlock();
-	if (got)
+	if (got) {
+		cq->open = true;
 		return 0;
+	}
 	pthread_mutex_unlock(&cq->polling);
 	return overrun ? EOVERFLOW : ENOENT;
 }
@@ -118,8 +120,13 @@ static int next_poll(struct ibv_cq_ex *ex)
 
 static void end_poll(struct ibv_cq_ex *ex)
 {
-	if (pthread_mutex_unlock(&of(ex)->polling) != 0)
+	struct soft_cq *cq = of(ex);
+	if (!cq->open) {
 		soft_breach("end_poll without a start_poll that found something");
+		return;
+	}
+	cq->open = false;
+	pthread_mutex_unlock(&cq->polling);
 }
 
 static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *ex)

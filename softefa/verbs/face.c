@@ -55,6 +55,7 @@ static void *behind(const char *name)
 	return dlsym(RTLD_NEXT, name);
 }
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): these are types, names and lists of parameters. */
 #define HAND_ON(type, name, parameters, arguments, otherwise)                                      \
 	type(*next) parameters;                                                                    \
 	*(void **)&next = behind(#name);                                                           \
@@ -92,3 +93,4 @@ static void *behind(const char *name)
 		HAND_ON(type, name, parameters, arguments, otherwise);                             \
 	}
 #include "entries.h"
+/* NOLINTEND(bugprone-macro-parentheses) */

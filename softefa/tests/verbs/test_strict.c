@@ -16,6 +16,10 @@
 
 #include "pair.h"
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
 static struct pair pair;
 
 static void bad_lkey_in_a_send(void)
@@ -110,6 +114,17 @@ static void memory_unmapped_under_a_shared_region(void)
 	assert_int_equal(ibv_wr_complete(a->ex), 0);
 	next(a);
 }
+
+#ifdef __SANITIZE_ADDRESS__
+static void memory_poisoned_under_a_receive(void)
+{
+	struct end *b = &pair.end[1];
+	assert_int_equal(post_recv(b, 1, 100), 0);
+	ASAN_POISON_MEMORY_REGION(b->memory + 50, 8);
+	assert_int_equal(post_send(&pair, 0, 1, 100), 0);
+	next(b);
+}
+#endif
 
 static void completion_queue_overrun(void)
 {
@@ -273,6 +288,10 @@ static const struct breach {
 	{"memory_unmapped_under_a_send", memory_unmapped_under_a_send, "was unmapped", false},
 	{"memory_unmapped_under_a_shared_region", memory_unmapped_under_a_shared_region,
 	 "was unmapped", STRICT_ONLY},
+#ifdef __SANITIZE_ADDRESS__
+	{"memory_poisoned_under_a_receive", memory_poisoned_under_a_receive, "freed or poisoned",
+	 STRICT_ONLY},
+#endif
 	{"completion_queue_overrun", completion_queue_overrun, "is full", false},
 	{"send_before_it_is_ready", send_before_it_is_ready, "not ready to send", false},
 	{"receive_before_it_is_initialised", receive_before_it_is_initialised, "not initialised",
