@@ -356,6 +356,20 @@ static void options_of_other_sizes(void **state)
 	assert_string_equal(info.provider, "udp;ofi_rxd");
 	assert_int_equal(weft_net_close(net), 0);
 	newer.opts.size = offsetof(struct weft_net_opts, domain) - 1;
+	struct {
+		struct weft_net_stats stats;
+		char later[64];
+	} more = {.stats = {.size = sizeof(more)}};
+	struct weft_net *other;
+	assert_int_equal(weft_net_open(&other, NULL), 0);
+	assert_int_equal(weft_net_get_stats(other, &more.stats), 0);
+	assert_int_equal(more.stats.size, sizeof(more.stats));
+	more.stats.size = offsetof(struct weft_net_stats, held);
+	more.stats.held = 4711;
+	assert_int_equal(weft_net_get_stats(other, &more.stats), 0);
+	assert_int_equal(more.stats.size, offsetof(struct weft_net_stats, held));
+	assert_int_equal(more.stats.held, 4711);
+	assert_int_equal(weft_net_close(other), 0);
 	assert_int_equal(weft_net_open(&net, &newer.opts), -EINVAL);
 	assert_int_equal(weft_net_open(&net, NULL), 0);
 	assert_int_equal(weft_net_close(net), 0);

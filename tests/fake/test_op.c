@@ -341,6 +341,37 @@ static void late_completions_release_what_was_held(void **state)
 	pair_close(&pair);
 }
 
+/* One that has waited, and was taken at last, is no longer in the queue when its time is up. */
+static void waited_then_taken_then_late(void **state)
+{
+	struct pair pair;
+	struct outcome out[3] = {0};
+	struct weft_post post = whole(NULL);
+	(void)state;
+	pair_open(&pair, &fake_udp, NULL);
+	fake_refuse("fi_send", NULL, FI_EAGAIN, 1);
+	fake_next("fi_send", NULL, 3, &(struct fake_fate){.outcome = FAKE_VANISH});
+	post.timeout_ms = 50;
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &out[i]), 0);
+	assert_int_equal(net_stats(pair.a).ops_queued, 3);
+	pass(pair.a, pair.b, 2);
+	assert_int_equal(net_stats(pair.a).ops_queued, 0);
+	/* One that waits meanwhile stays where it is. */
+	weft_dest nobody = add_nobody(pair.a, NULL);
+	fake_refuse("fi_send", NULL, FI_EAGAIN, -1);
+	post.timeout_ms = -1;
+	struct outcome waiting = {0};
+	assert_int_equal(weft_net_send(pair.a, nobody, &post, record, &waiting), 0);
+	pass(pair.a, pair.b, 70);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(out[i].status, -ETIMEDOUT);
+	assert_int_equal(net_stats(pair.a).held, 3);
+	assert_int_equal(net_stats(pair.a).ops_queued, 1);
+	pair_close(&pair);
+	assert_int_equal(waiting.calls, 1);
+}
+
 static void no_timeout_waits_for_ever(void **state)
 {
 	struct pair pair;
@@ -397,6 +428,12 @@ static void errors_reach_their_own_callback(void **state)
 	assert_null(out[3].advice);
 	assert_int_equal(net_stats(pair.a).errors, 4);
 	assert_int_equal(net_stats(pair.a).sent, 0);
+	/* -ECANCELED is for what weft itself ends. */
+	fake_next("fi_send", NULL, 1, &(struct fake_fate){FAKE_BREAK, 0, FI_ECANCELED, 125, NULL});
+	assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &out[1]), 0);
+	pass_until(pair.a, pair.b, &out[1].calls, 2);
+	assert_int_equal(out[1].status, -EIO);
+	assert_int_equal(out[1].prov_errno, 125);
 	/* Where the provider has no text either, the code's own is given. */
 	fake_next("fi_send", NULL, 1, &fates[3]);
 	fake_refuse("fi_cq_strerror", NULL, FI_ENODATA, 1);
@@ -730,6 +767,7 @@ int main(void)
 		world_test(messages_keep_their_order_through_again),
 		world_test(silent_peers_end_at_the_deadline_and_hold_the_buffer),
 		world_test(late_completions_release_what_was_held),
+		world_test(waited_then_taken_then_late),
 		world_test(no_timeout_waits_for_ever),
 		world_test(errors_reach_their_own_callback),
 		world_test(broken_receives_can_be_posted_again_at_once),

@@ -442,6 +442,60 @@ static void what_a_removed_peer_sent_is_nobody_elses(void **state)
 	pair_close(&pair);
 }
 
+/* Removed, added again before its place was given up, and removed for good. */
+static void a_peer_that_comes_and_goes_leaves(void **state)
+{
+	struct pair pair;
+	struct weft_addr addr;
+	(void)state;
+	pair_open(&pair, &fake_udp, NULL);
+	weft_dest dest = add_nobody(pair.a, &addr);
+	for (int i = 0; i < 3; i++) {
+		weft_dest former = dest;
+		assert_int_equal(weft_net_remove_peer(pair.a, dest), 0);
+		assert_int_equal(weft_net_add_peer(pair.a, &addr, &dest), 0);
+		assert_int_not_equal(dest, former);
+	}
+	pass(pair.a, pair.b, 1);
+	assert_int_equal(net_stats(pair.a).peers, 2);
+	assert_int_equal(weft_net_remove_peer(pair.a, dest), 0);
+	pass(pair.a, pair.b, 1);
+	assert_int_equal(net_stats(pair.a).peers, 1);
+	exchange(&pair);
+	pair_close(&pair);
+}
+
+/* A new peer in the place of a former one is told from it, also to who looked the former one up a
+ * moment ago. */
+static void places_are_used_again(void **state)
+{
+	struct pair pair;
+	struct weft_net_opts opts = quiet_opts();
+	struct outcome sent = {0}, received = {0};
+	struct weft_post post = whole(NULL);
+	weft_dest to_b;
+	(void)state;
+	pair_open(&pair, &fake_tcp, NULL);
+	struct weft_buf *into = filled(pair.b, 10, 0);
+	opts.provider = "tcp";
+	for (int i = 0; i < 3; i++) {
+		struct weft_net *other = net_open(&opts);
+		struct weft_addr addr = net_addr(other);
+		assert_int_equal(weft_net_remove_peer(pair.b, pair.b_to_a), 0);
+		pass(pair.a, pair.b, 1);
+		assert_int_equal(weft_net_add_peer(pair.b, &addr, &pair.b_to_a), 0);
+		assert_int_equal(weft_net_add_peer(other, &pair.b_addr, &to_b), 0);
+		assert_int_equal(weft_net_recv(pair.b, into, record, &received), 0);
+		assert_int_equal(weft_net_send(other, to_b, &post, record, &sent), 0);
+		pass_until(other, pair.b, &received.calls, i + 1);
+		pass_until(other, pair.b, &sent.calls, i + 1);
+		assert_int_equal(received.source, pair.b_to_a);
+		assert_int_equal(weft_net_close(other), 0);
+	}
+	weft_buf_unref(into);
+	pair_close(&pair);
+}
+
 /* A net that never reads its completions to the end in a turn lets removed peers go all the same.
  */
 static void removed_peers_leave_a_busy_net(void **state)
@@ -477,6 +531,8 @@ int main(void)
 		world_test(removed_peers_leave_when_the_provider_lets_go),
 		world_test(completed_in_the_turn_that_ends_it),
 		world_test(what_a_removed_peer_sent_is_nobody_elses),
+		world_test(a_peer_that_comes_and_goes_leaves),
+		world_test(places_are_used_again),
 		world_test(removed_peers_leave_a_busy_net),
 	};
 	return world_run(tests);
