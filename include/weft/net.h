@@ -202,7 +202,8 @@ WEFT_API void weft_candidate_free(struct weft_candidate *list);
  * shm installs handlers for SIGINT and SIGTERM when the first such net of a process opens: install yours afterwards.
  *
  * Returns 0, or -EINVAL (an option is wrong), -ENODATA (no candidate fits), -ENOMEM, -EMFILE, or what libfabric said,
- * or the kernel of the route to opts->toward; the log hook gets the cause and the cure.
+ * or the kernel of the route to opts->toward, of a lock file in /dev/shm or of random numbers; the log hook gets the
+ * cause and the cure.
  */
 WEFT_API int weft_net_open(struct weft_net **net, const struct weft_net_opts *opts);
 
