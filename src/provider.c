@@ -18,14 +18,14 @@
 
 static const struct weft__quirks table[] = {
 	{.provider = "efa",
-	 .below = FI_VERSION(1, 18),
+	 .below = FI_VERSION(2, 6),
 	 .scheme = WEFT_SCHEME_EFA,
 	 .rank = WEFT__RANK_EFA,
 	 .rdma = true,
 	 .fabric = "efa",
 	 .close_blocks = true},
 	{.provider = "efa",
-	 .from = FI_VERSION(1, 18),
+	 .from = FI_VERSION(2, 6),
 	 .scheme = WEFT_SCHEME_EFA,
 	 .rank = WEFT__RANK_EFA,
 	 .rdma = true,

@@ -146,7 +146,7 @@ static void tags_and_data(void)
 {
 	struct torture_nets nets;
 	/* Before that, closing an EFA endpoint may not return. */
-	fake_set_version(FI_VERSION(1, 18));
+	fake_set_version(FI_VERSION(2, 6));
 	torture_open_two(&nets, &fake_efa);
 	struct weft_buf *into = torture_buf(nets.b, 64);
 	struct weft_post room = torture_post(into, 0);
@@ -197,7 +197,7 @@ static void errors(void)
 {
 	struct torture_nets nets;
 	/* Before that, closing an EFA endpoint may not return. */
-	fake_set_version(FI_VERSION(1, 18));
+	fake_set_version(FI_VERSION(2, 6));
 	torture_open_two(&nets, &fake_efa);
 	struct weft_buf *into = torture_buf(nets.b, 64);
 	struct weft_post post = torture_post(NULL, 50);
@@ -452,7 +452,7 @@ static void two_pairs(void)
 {
 	struct torture_nets one, other;
 	/* Before that, closing an EFA endpoint may not return. */
-	fake_set_version(FI_VERSION(1, 18));
+	fake_set_version(FI_VERSION(2, 6));
 	torture_open_two(&one, &fake_tcp);
 	torture_open_two(&other, &fake_efa);
 	exchange(&one);

@@ -17,7 +17,8 @@ static void rows_by_version(void **state)
 	const struct weft__quirks *row;
 	(void)state;
 	assert_true(weft__quirks_find("efa", FI_VERSION(1, 17))->close_blocks);
-	assert_false(weft__quirks_find("efa", FI_VERSION(2, 1))->close_blocks);
+	assert_true(weft__quirks_find("efa", FI_VERSION(2, 1))->close_blocks);
+	assert_false(weft__quirks_find("efa", FI_VERSION(2, 6))->close_blocks);
 	assert_string_equal(weft__quirks_find("efa", FI_VERSION(2, 1))->fabric, "efa");
 	row = weft__quirks_find("tcp;ofi_rxm", FI_VERSION(1, 17));
 	assert_true(row->rank == WEFT__RANK_TCP && row->scheme == WEFT_SCHEME_TCP &&
