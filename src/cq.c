@@ -117,19 +117,20 @@ int weft__cq_poll(struct weft_net *net)
 	fi_addr_t source[BATCH];
 	int count = 0;
 	bool empty = false;
+	const bool has_source = net->has_source;
 	if (net->broken)
 		return -EIO;
 	net->dests.reads++;
 	/* All ones is FI_ADDR_NOTAVAIL, for a provider that leaves out what it does not know. */
-	if (net->has_source)
+	if (has_source)
 		memset(source, 0xff, sizeof(source));
 	for (int seen = 0; seen < TURN;) {
-		ssize_t got = net->has_source ? fi_cq_readfrom(net->cq, entry, BATCH, source)
-					      : fi_cq_read(net->cq, entry, BATCH);
+		ssize_t got = has_source ? fi_cq_readfrom(net->cq, entry, BATCH, source)
+					 : fi_cq_read(net->cq, entry, BATCH);
 		if (got > 0) {
 			for (ssize_t i = 0; i < got; i++)
 				count += handle(net, &entry[i],
-						net->has_source ? source[i] : FI_ADDR_NOTAVAIL);
+						has_source ? source[i] : FI_ADDR_NOTAVAIL);
 			seen += (int)got;
 			empty = got < BATCH;
 			if (empty)
