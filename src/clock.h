@@ -31,4 +31,12 @@ static inline int64_t weft__clock_coarse_ms(void)
 	return weft__clock_read(CLOCK_MONOTONIC_COARSE) / WEFT__NS_PER_MS;
 }
 
+/* How far weft__clock_coarse_ms() may be behind, with what the conversion to whole milliseconds cuts off. */
+static inline int64_t weft__clock_slack_ms(void)
+{
+	struct timespec tick = { .tv_nsec = 10 * WEFT__NS_PER_MS };
+	clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
+	return (tick.tv_nsec + WEFT__NS_PER_MS - 1) / WEFT__NS_PER_MS + 1;
+}
+
 #endif

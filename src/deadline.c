@@ -58,3 +58,29 @@ void weft__deadlines_sweep(struct weft__deadlines *wheel, int64_t now_ms,
 	if (last > wheel->swept)
 		wheel->swept = last;
 }
+
+int weft__deadlines_next(const struct weft__deadlines *wheel, int64_t now_ms, int limit_ms)
+{
+	const struct weft__deadline *entry;
+	if (wheel->count == 0)
+		return limit_ms;
+	LIST_FOREACH (entry, &wheel->fresh, link) {
+		if (entry->at_ms < limit_ms)
+			limit_ms = (int)entry->at_ms;
+	}
+	int64_t end = (now_ms + limit_ms) >> WEFT__WHEEL_SHIFT;
+	if (end - wheel->swept >= WEFT__WHEEL_SLOTS)
+		end = wheel->swept + WEFT__WHEEL_SLOTS - 1;
+	for (int64_t number = wheel->swept; number <= end; number++) {
+		int64_t soonest = INT64_MAX;
+		LIST_FOREACH (entry, &wheel->slot[(uint64_t)number % WEFT__WHEEL_SLOTS], link) {
+			if (entry->at_ms < soonest)
+				soonest = entry->at_ms;
+		}
+		/* Those of a later turn of the wheel do not count in this one. */
+		if (soonest >> WEFT__WHEEL_SHIFT <= number)
+			return soonest > now_ms ? (int)(soonest - now_ms) : 0;
+	}
+	int64_t seen = ((end + 1) << WEFT__WHEEL_SHIFT) - now_ms;
+	return seen < limit_ms ? (int)seen : limit_ms;
+}

@@ -52,4 +52,10 @@ static inline void weft__deadline_remove(struct weft__deadlines *wheel, struct w
 /* Moves every entry that has passed to the list `passed`, in no order. */
 void weft__deadlines_sweep(struct weft__deadlines *wheel, int64_t now_ms, struct weft__deadline_list *passed);
 
+/*
+ * How many milliseconds the next sweep may wait, at most limit_ms. It may say less than is so, never more. It looks at
+ * the slots in turn, so it is for the moment before a sleep.
+ */
+int weft__deadlines_next(const struct weft__deadlines *wheel, int64_t now_ms, int limit_ms);
+
 #endif

@@ -49,11 +49,8 @@ void weft__ops_init(struct weft__ops *ops)
 	TAILQ_INIT(&ops->ending);
 	TAILQ_INIT(&ops->turns);
 	weft__queue_init(&ops->receives);
-	struct timespec tick = {.tv_nsec = 10 * WEFT__NS_PER_MS};
-	clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
-	/* One more for what the conversion to whole milliseconds cuts off. */
-	int64_t slack_ms = (tick.tv_nsec + WEFT__NS_PER_MS - 1) / WEFT__NS_PER_MS + 1;
-	weft__deadlines_init(&ops->deadlines, weft__clock_coarse_ms(), slack_ms);
+	weft__deadlines_init(&ops->deadlines, weft__clock_coarse_ms(),
+			     weft__clock_slack_ms());
 }
 
 void weft__ops_free(struct weft__ops *ops)

@@ -19,6 +19,9 @@ enum weft__rank {
 	WEFT__RANK_EFA = 3,
 };
 
+/* A message of this size is sent at once by every provider that is not in the table with another one. */
+#define WEFT__FRAME_SIZE 8192
+
 struct weft__quirks {
 	const char *provider;    /* libfabric's full provider name */
 	uint32_t from, below;    /* versions of libfabric for which the row holds; 0: no bound */
@@ -30,6 +33,7 @@ struct weft__quirks {
 	bool stale_source;       /* a message of a stranger is told as from an earlier sender: sources cannot be used */
 	bool close_blocks;       /* closing the endpoint loops for ever while sends to a silent peer are queued */
 	size_t max_peers;        /* 0: no limit of the provider's */
+	size_t frame_size;       /* the longest message that needs no rendezvous; 0: WEFT__FRAME_SIZE */
 	const char *fabric;      /* the one fabric of this provider that weft uses; NULL: any */
 	const char *caveat;      /* what is not promised on it; NULL: nothing */
 };

@@ -46,7 +46,11 @@ extern "C" {
  */
 WEFT_API const char *weft_strerror(int code);
 
-/* The version of the library that runs, as "1.2.3"; WEFT_VERSION is the one that was compiled against. Any thread. */
+/*
+ * The version of the library that runs; WEFT_VERSION is the one that was compiled against.
+ *
+ * Returns a constant text such as "1.2.3". Any thread.
+ */
 WEFT_API const char *weft_version(void);
 
 enum weft_log_level {
@@ -102,7 +106,7 @@ struct weft_parse_error {
 WEFT_API int weft_addr_parse(struct weft_addr *addr, const char *text, struct weft_parse_error *error);
 
 /*
- * Makes an address from raw bytes, such as a peer has sent, with the same checks as weft_addr_parse().
+ * Makes an address from raw bytes such as a peer has sent. The checks are those of weft_addr_parse().
  * format is used for WEFT_SCHEME_RAW only; the other schemes know theirs from the scheme and the bytes.
  *
  * Returns 0, or -EINVAL with *error (which may be NULL) saying which byte of raw is wrong and why. Any thread.
@@ -118,7 +122,7 @@ WEFT_API int weft_addr_from_raw(struct weft_addr *addr, enum weft_scheme scheme,
  */
 WEFT_API int weft_addr_format(const struct weft_addr *addr, char *text, size_t size);
 
-/* Returns 1 if both name the same endpoint, else 0. Any thread. */
+/* Tells whether two addresses name the same endpoint. Returns 1 if they do, else 0. Any thread. */
 WEFT_API int weft_addr_equal(const struct weft_addr *a, const struct weft_addr *b);
 
 struct weft_net;
@@ -185,19 +189,19 @@ struct weft_candidate {
 };
 
 /*
- * Lists every candidate that libfabric offers here, the chosen one first, each with the reason for or against it.
- * The list is the caller's: free it with weft_candidate_free().
+ * Lists every candidate that libfabric offers here: the chosen one first, each with the reason for or against it. The
+ * list is the caller's: free it with weft_candidate_free().
  *
  * Returns the number of candidates (0: libfabric offers none; *list is NULL then), or -EINVAL (an option is wrong; the
  * log hook says which), -ENOMEM, or what the kernel says of the route to opts->toward, such as -ENETUNREACH.
  */
 WEFT_API int weft_net_list(const struct weft_net_opts *opts, struct weft_candidate **list);
-/* Frees a whole list. NULL is allowed. */
+/* Frees a whole list of weft_net_list(). NULL is allowed. */
 WEFT_API void weft_candidate_free(struct weft_candidate *list);
 
 /*
- * Opens a fabric, a domain, an address vector, a completion queue and an endpoint on the candidate that weft_net_list()
- * marks as chosen. The caller owns the net and ends it with weft_net_close().
+ * Opens a net: a fabric, a domain, an address vector, a completion queue and an endpoint on the candidate that
+ * weft_net_list() marks as chosen. The caller owns the net and ends it with weft_net_close().
  *
  * shm installs handlers for SIGINT and SIGTERM when the first such net of a process opens: install yours afterwards.
  *
@@ -244,10 +248,10 @@ struct weft_net_info {
 		sizeof(struct weft_net_info), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL   \
 	}
 
-/* Fills *info, whose size must be set. Returns 0 or -EINVAL. */
+/* Tells what was really opened: fills *info, whose size must be set. Returns 0 or -EINVAL. */
 WEFT_API int weft_net_get_info(const struct weft_net *net, struct weft_net_info *info);
 
-/* This net's own address, to be given to peers. Returns 0. */
+/* Gives the net's own address, to be given to peers. Returns 0. */
 WEFT_API int weft_net_get_addr(const struct weft_net *net, struct weft_addr *addr);
 
 /* What is in use now, and what has happened since open. */
@@ -279,7 +283,7 @@ struct weft_net_stats {
 		sizeof(struct weft_net_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                    \
 	}
 
-/* Fills *stats, whose size must be set. Returns 0 or -EINVAL. */
+/* Tells what a net does and has done: fills *stats, whose size must be set. Returns 0 or -EINVAL. */
 WEFT_API int weft_net_get_stats(const struct weft_net *net, struct weft_net_stats *stats);
 
 struct fi_info;
@@ -305,8 +309,8 @@ struct weft_fabric {
 	}
 
 /*
- * Fills *fabric, whose size must be set, with the net's objects. They stay the net's: do not close them, and do not
- * read its completion queue. Returns 0 or -EINVAL.
+ * Gives libfabric's own objects under a net: fills *fabric, whose size must be set. They stay the net's: do not close
+ * them, and do not read its completion queue. Returns 0 or -EINVAL.
  */
 WEFT_API int weft_net_fabric(const struct weft_net *net, struct weft_fabric *fabric);
 
@@ -321,21 +325,21 @@ WEFT_API int weft_net_fabric(const struct weft_net *net, struct weft_fabric *fab
 WEFT_API int weft_net_add_peer(struct weft_net *net, const struct weft_addr *addr, weft_dest *dest);
 
 /*
- * Drops a reference. With the last one the handle is stale at once, and operations to the peer that have not ended end
- * with -ECANCELED. The address leaves the address vector when the provider has let go of all of them and a later poll
- * has read what had arrived: until then it counts as a peer in the statistics and for max_peers.
+ * Drops a reference to a peer. With the last one the handle is stale at once, and operations to the peer that have not
+ * ended end with -ECANCELED. The address leaves the address vector when the provider has let go of all of them and a
+ * later poll has read what had arrived: until then it counts as a peer in the statistics and for max_peers.
  *
  * Returns 0, or -ENOTCONN for a stale handle.
  */
 WEFT_API int weft_net_remove_peer(struct weft_net *net, weft_dest dest);
 
-/* The address of a peer. Returns 0, or -ENOTCONN for a stale handle. */
+/* Gives the address of a peer. Returns 0, or -ENOTCONN for a stale handle. */
 WEFT_API int weft_net_get_peer_addr(const struct weft_net *net, weft_dest dest, struct weft_addr *addr);
 
 /*
- * Allocates memory, page-aligned and zeroed, registered for send and receive on this net. The caller owns one
- * reference. Each operation holds another one until the provider has let go of the memory, so the caller may drop its
- * own at any time.
+ * Allocates a buffer: memory, page-aligned and zeroed, registered for send and receive on this net. The caller owns
+ * one reference. Each operation holds another one until the provider has let go of the memory, so the caller may drop
+ * its own at any time.
  *
  * Returns 0, or -EINVAL (size is 0), -ENOMEM (also: RLIMIT_MEMLOCK), -ECANCELED (the net is closing), or what the
  * provider said.
@@ -349,8 +353,9 @@ WEFT_API int weft_buf_alloc(struct weft_net *net, size_t size, struct weft_buf *
 typedef void weft_release_fn(void *data, size_t size, void *user);
 
 /*
- * Registers memory of the caller. It must stay valid and must not be unmapped until release has run, which is when the
- * last reference is gone and the provider has let go: that may be only at weft_net_close(). release may be NULL.
+ * Makes a buffer of the caller's memory, and registers it. It must stay valid and must not be unmapped until release
+ * has run, which is when the last reference is gone and the provider has let go: that may be only at weft_net_close().
+ * release may be NULL.
  *
  * Where a provider cannot let go (see weft_net_close()), release never runs, and the memory must never be freed.
  *
@@ -359,11 +364,12 @@ typedef void weft_release_fn(void *data, size_t size, void *user);
 WEFT_API int weft_buf_wrap(struct weft_net *net, void *data, size_t size, weft_release_fn *release, void *user,
 			   struct weft_buf **buf);
 
+/* The memory of a buffer, and its size in bytes. Returns where it begins, or how long it is. */
 WEFT_API void *weft_buf_data(struct weft_buf *buf);
 WEFT_API size_t weft_buf_size(const struct weft_buf *buf);
-/* Takes one more reference, and returns buf. */
+/* Takes one more reference to a buffer. Returns buf. */
 WEFT_API struct weft_buf *weft_buf_ref(struct weft_buf *buf);
-/* Drops a reference. NULL is allowed. */
+/* Drops a reference to a buffer. NULL is allowed. */
 WEFT_API void weft_buf_unref(struct weft_buf *buf);
 
 #define WEFT_ACCESS_READ 1u  /* peers may read the buffer */
@@ -377,11 +383,12 @@ struct weft_remote {
 };
 
 /*
- * Opens the whole buffer to one-sided access by every peer that knows the key, until the net is closed. No provider
- * tells when a peer's access has ended, so the net keeps the buffer until then, whoever else drops it. Calling it again
- * with the same access gives the same key; with other access it is -EALREADY.
+ * Opens the whole buffer to one-sided access: by every peer that knows the key, until the net is closed. access is
+ * WEFT_ACCESS_READ, WEFT_ACCESS_WRITE or both. No provider tells when a peer's access has ended, so the net keeps the
+ * buffer until then, whoever else drops it. Calling it again with the same access gives the same key.
  *
- * Returns 0, or -EOPNOTSUPP (the provider has no RMA), -EINVAL, -EALREADY, -ENOMEM, or what the provider said.
+ * Returns 0, or -EOPNOTSUPP (the provider has no RMA), -EINVAL, -EALREADY (shared with other access), -ENOMEM, or what
+ * the provider said.
  */
 WEFT_API int weft_buf_share(struct weft_buf *buf, unsigned access, struct weft_remote *remote);
 
@@ -428,11 +435,13 @@ struct weft_done {
 };
 
 /*
- * Posts a receive of the next untagged message into the whole of buf. Receives match messages of any peer, in the order
- * posted, and have no deadline. One that ended in an error can be posted again at once, also from its own callback.
+ * Posts a receive of the next untagged message, into the whole of buf. Receives match messages of any peer, in the
+ * order posted, and have no deadline. One that ended in an error can be posted again at once, also from its own
+ * callback.
  *
- * A message longer than the buffer ends with -FI_ETRUNC. On udp it is cut short without an error, and on shm of
- * libfabric 1.17 one of more than 4096 bytes can hang both processes: agree on a largest message there.
+ * A message longer than the buffer ends with -FI_ETRUNC. On udp it is cut short without an error, and on shm one of
+ * more than 4096 bytes hangs the receiver inside libfabric, as tried with 1.17 and 2.1: agree on a largest message
+ * there.
  *
  * More receives than the provider has room for wait, in order, until it has.
  *
@@ -458,16 +467,25 @@ WEFT_API int weft_net_recv(struct weft_net *net, struct weft_buf *buf, weft_done
 WEFT_API int weft_net_send(struct weft_net *net, weft_dest dest, const struct weft_post *post, weft_done_fn *done,
 			   void *user);
 
-/* As weft_net_send(), to a receive of weft_net_trecv() that matches post->tag. -EOPNOTSUPP where there are no tags. */
+/*
+ * Sends a tagged message: as weft_net_send(), to a receive of weft_net_trecv() that matches post->tag.
+ *
+ * Returns as weft_net_send(); -EOPNOTSUPP where there are no tags.
+ */
 WEFT_API int weft_net_tsend(struct weft_net *net, weft_dest dest, const struct weft_post *post, weft_done_fn *done,
 			    void *user);
 
-/* As weft_net_recv(), of a tagged message, into post->len bytes at post->off. -EOPNOTSUPP where there are no tags. */
+/*
+ * Posts a receive of a tagged message: as weft_net_recv(), into post->len bytes at post->off.
+ *
+ * Returns as weft_net_recv(); -EOPNOTSUPP where there are no tags.
+ */
 WEFT_API int weft_net_trecv(struct weft_net *net, const struct weft_post *post, weft_done_fn *done, void *user);
 
 /*
- * Reads from, or writes to, a buffer that a peer has shared (weft_buf_share()), at post->remote_addr under
- * post->remote_key. The peer's program is not told. On providers without RDMA hardware it has to poll nevertheless.
+ * Reads from, or writes to, a buffer that a peer has shared: at post->remote_addr under post->remote_key, as its
+ * weft_buf_share() has told it. The peer's program is not told. On providers without RDMA hardware it has to poll
+ * nevertheless.
  *
  * Returns as weft_net_send(); -EOPNOTSUPP where the provider has no RMA.
  */
@@ -477,9 +495,9 @@ WEFT_API int weft_net_write(struct weft_net *net, weft_dest dest, const struct w
 			    void *user);
 
 /*
- * Makes progress, runs callbacks, and sleeps until there is something to do, at most timeout_ms. Returns as soon as at
- * least one callback has run or weft_net_wake() was called. Nothing moves on a net that is not polled, neither its own
- * operations nor those of its peers.
+ * Takes one turn of a net: makes progress, runs callbacks, and sleeps until there is something to do, at most
+ * timeout_ms. It returns as soon as at least one callback has run or weft_net_wake() was called. Nothing moves on a
+ * net that is not polled, neither its own operations nor those of its peers.
  *
  * Returns the number of callbacks that ran (0: time is up, woken, or a signal came), or -EBUSY from inside a callback,
  * or -EIO where the completion queue is broken (an overrun, or the device is gone); close the net then.
@@ -487,8 +505,8 @@ WEFT_API int weft_net_write(struct weft_net *net, weft_dest dest, const struct w
 WEFT_API int weft_net_poll(struct weft_net *net, int timeout_ms);
 
 /*
- * A descriptor for an event loop of the caller's own. It is readable when weft_net_poll(net, 0) has something to do,
- * provided that weft_net_arm() was called before the sleep. It stays the net's: do not read or close it.
+ * Gives a descriptor for an event loop of the caller's own. It is readable when weft_net_poll(net, 0) has something to
+ * do, provided that weft_net_arm() was called before the sleep. It stays the net's: do not read or close it.
  *
  * Returns the descriptor.
  */

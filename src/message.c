@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: MIT */
+/* Messages. Calls frame, peer, transmit, wire. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "buf.h"
+#include "life.h"
+#include "nodeimpl.h"
+#include "peer.h"
+#include "transmit.h"
+
+#define CHUNK_SLOTS 128
+/* The size that a send had first: what a caller passes is never less. */
+#define FIRST_SEND_SIZE (offsetof(struct weft_send, user) + sizeof(void *))
+
+struct weft__slot_chunk {
+	SLIST_ENTRY(weft__slot_chunk) link;
+	struct weft__slot slot[CHUNK_SLOTS];
+};
+
+void weft__slots_init(struct weft__slot_pool *pool, uint32_t max)
+{
+	*pool = (struct weft__slot_pool){.max = max};
+	TAILQ_INIT(&pool->free);
+	SLIST_INIT(&pool->chunks);
+}
+
+void weft__slots_free(struct weft__slot_pool *pool)
+{
+	struct weft__slot_chunk *chunk;
+	while ((chunk = SLIST_FIRST(&pool->chunks))) {
+		SLIST_REMOVE_HEAD(&pool->chunks, link);
+		free(chunk);
+	}
+}
+
+static int take_slot(struct weft__slot_pool *pool, struct weft__slot **out)
+{
+	if (pool->used >= pool->max)
+		return -ENOBUFS;
+	if (TAILQ_EMPTY(&pool->free)) {
+		struct weft__slot_chunk *chunk = calloc(1, sizeof(*chunk));
+		if (!chunk)
+			return -ENOMEM;
+		SLIST_INSERT_HEAD(&pool->chunks, chunk, link);
+		for (size_t i = 0; i < CHUNK_SLOTS; i++)
+			TAILQ_INSERT_TAIL(&pool->free, &chunk->slot[i], link);
+		pool->allocated += CHUNK_SLOTS;
+	}
+	*out = TAILQ_FIRST(&pool->free);
+	TAILQ_REMOVE(&pool->free, *out, link);
+	pool->used++;
+	return 0;
+}
+
+static void give_slot(struct weft_node *node, struct weft__slot *slot)
+{
+	if (slot->timed)
+		weft__deadline_remove(&node->slot_timers, &slot->deadline);
+	slot->timed = false;
+	TAILQ_INSERT_HEAD(&node->slots.free, slot, link);
+	node->slots.used--;
+}
+
+static void call_sent(struct weft_node *node, struct weft__slot *slot, int status)
+{
+	weft_sent_fn *fn = slot->sent;
+	if (!fn)
+		return;
+	slot->sent = NULL;
+	bool before = weft__callback_begin(node);
+	fn(node, slot->peer->handle, status, slot->user);
+	weft__callback_end(node, before);
+}
+
+/* Ends a slot that is on none of its peer's lists any more. */
+static void end_slot(struct weft_node *node, struct weft__slot *slot, const struct weft_msg *msg,
+		     int status)
+{
+	weft_reply_fn *reply = slot->reply;
+	weft_peer handle = slot->peer->handle;
+	void *user = slot->user;
+	if (status < 0)
+		node->stats.send_errors++;
+	call_sent(node, slot, status);
+	give_slot(node, slot);
+	if (!reply)
+		return;
+	bool before = weft__callback_begin(node);
+	reply(node, handle, msg, status, user);
+	weft__callback_end(node, before);
+}
+
+void weft__message_acked(struct weft_node *node, struct weft__peer *peer)
+{
+	struct weft__slot *slot;
+	while ((slot = TAILQ_FIRST(&peer->unacked)) &&
+	       !weft__after(slot->number, peer->s.tx_acked)) {
+		TAILQ_REMOVE(&peer->unacked, slot, link);
+		if (!slot->reply) {
+			end_slot(node, slot, NULL, 0);
+			continue;
+		}
+		slot->acked = true;
+		TAILQ_INSERT_TAIL(&peer->asking, slot, link);
+		call_sent(node, slot, 0);
+	}
+}
+
+static void leave_list(struct weft__slot *slot)
+{
+	struct weft__peer *peer = slot->peer;
+	TAILQ_REMOVE(slot->acked ? &peer->asking : &peer->unacked, slot, link);
+}
+
+void weft__message_end_all(struct weft_node *node, struct weft__peer *peer, int status)
+{
+	struct weft__slot *slot;
+	while ((slot = TAILQ_FIRST(&peer->asking)) || (slot = TAILQ_FIRST(&peer->unacked))) {
+		leave_list(slot);
+		end_slot(node, slot, NULL, status);
+	}
+}
+
+/* Remembers that an answer would come too late. */
+static void expect_late(struct weft__peer *peer, uint32_t id)
+{
+	peer->late[peer->late_next] = id;
+	peer->late_next = (peer->late_next + 1) % WEFT__LATE;
+}
+
+void weft__message_expire(struct weft_node *node)
+{
+	struct weft__deadline_list passed;
+	struct weft__deadline *entry;
+	if (node->slot_timers.count == 0)
+		return;
+	weft__deadlines_sweep(&node->slot_timers, node->now, &passed);
+	while ((entry = LIST_FIRST(&passed))) {
+		struct weft__slot *slot =
+			(struct weft__slot *)((char *)entry -
+					      offsetof(struct weft__slot, deadline));
+		LIST_REMOVE(entry, link);
+		slot->timed = false;
+		if (slot->reply)
+			expect_late(slot->peer, slot->id);
+		leave_list(slot);
+		end_slot(node, slot, NULL, -ETIMEDOUT);
+	}
+}
+
+static bool is_late(const struct weft__peer *peer, uint32_t id)
+{
+	for (size_t i = 0; i < WEFT__LATE; i++) {
+		if (peer->late[i] == id)
+			return true;
+	}
+	return false;
+}
+
+static struct weft__slot *asker(struct weft__peer *peer, uint32_t id)
+{
+	struct weft__slot *slot;
+	TAILQ_FOREACH (slot, &peer->asking, link) {
+		if (slot->id == id)
+			return slot;
+	}
+	return NULL;
+}
+
+/* Gives a message to whom it is for. */
+static void show(struct weft_node *node, struct weft__peer *peer, const struct weft_msg *msg)
+{
+	struct weft__slot *slot = msg->reply_to ? asker(peer, msg->reply_to) : NULL;
+	node->held.showing = msg;
+	if (slot) {
+		leave_list(slot);
+		end_slot(node, slot, msg, 0);
+	} else if (msg->reply_to && is_late(peer, msg->reply_to)) {
+		node->stats.late_replies++;
+	} else if (node->events.message) {
+		bool before = weft__callback_begin(node);
+		node->events.message(node, msg, node->user);
+		weft__callback_end(node, before);
+	}
+	node->held.showing = NULL;
+}
+
+static uint32_t next_id(uint32_t id)
+{
+	return id == UINT32_MAX ? 1 : id + 1;
+}
+
+void weft__message_deliver(struct weft_node *node, struct weft__peer *peer,
+			   struct weft__rframe *frame)
+{
+	const uint8_t *body = frame->data + frame->body;
+	size_t len = frame->len - frame->body;
+	struct weft__record record;
+	size_t at = 0;
+	int got;
+	node->held.frame = frame;
+	while ((got = weft__wire_get_record(body, len, &at, &record)) == 1) {
+		struct weft_msg msg = {
+			.size = sizeof(msg),
+			.data = record.data,
+			.len = record.len,
+			.peer = peer->handle,
+			.id = record.id,
+			.reply_to = record.reply_to,
+		};
+		if (record.id != next_id(peer->rx_id)) {
+			weft__life_fail(node, peer, WEFT_REASON_PROTOCOL,
+					"message %u came after %u", record.id, peer->rx_id);
+			return;
+		}
+		peer->rx_id = record.id;
+		node->stats.received++;
+		node->stats.received_bytes += record.len;
+		show(node, peer, &msg);
+		/* The callback may have ended the session. */
+		if (peer->s.state == WEFT__GONE)
+			return;
+	}
+	if (got < 0) {
+		node->stats.drop_malformed++;
+		weft__life_fail(node, peer, WEFT_REASON_PROTOCOL, "a DATA frame is malformed");
+	}
+}
+
+/* The length of a message, or a code. */
+static int measure(struct weft_node *node, const struct weft_send *send, size_t *out)
+{
+	size_t len = send->len;
+	if (send->size < FIRST_SEND_SIZE || send->timeout_ms < -1 || send->iov_count < 0)
+		return -EINVAL;
+	if (!!send->data + !!send->iov + !!send->buf > 1)
+		return -EINVAL;
+	if (send->iov) {
+		len = 0;
+		for (int i = 0; i < send->iov_count; i++) {
+			if (send->iov[i].iov_len > SIZE_MAX - len)
+				return -EMSGSIZE;
+			len += send->iov[i].iov_len;
+		}
+	} else if (send->buf) {
+		size_t size = weft_buf_size(send->buf);
+		if (send->buf->net != node->net || send->off > size || len > size - send->off)
+			return -EINVAL;
+	} else if (!send->data && len > 0) {
+		return -EINVAL;
+	}
+	*out = len;
+	return 0;
+}
+
+static void copy(uint8_t *to, const struct weft_send *send)
+{
+	if (send->iov) {
+		for (int i = 0; i < send->iov_count; i++) {
+			if (send->iov[i].iov_len > 0)
+				memcpy(to, send->iov[i].iov_base, send->iov[i].iov_len);
+			to += send->iov[i].iov_len;
+		}
+		return;
+	}
+	const uint8_t *from =
+		send->buf ? (uint8_t *)weft_buf_data(send->buf) + send->off : send->data;
+	if (send->len > 0)
+		memcpy(to, from, send->len);
+}
+
+/*
+ * How long a frame with several messages may be. Before the peer has said what it takes, every
+ * peer's least.
+ */
+static size_t shared_limit(const struct weft__peer *peer)
+{
+	return peer->s.state == WEFT__CONNECTING ? WEFT__FRAME_MIN : peer->s.max_frame;
+}
+
+/* A frame with room for one more record at its end, which begins at a multiple of 8. */
+static int find_room(struct weft_node *node, struct weft__peer *peer, size_t len,
+		     struct weft__sframe **out)
+{
+	struct weft__sframe *frame = TAILQ_LAST(&peer->queue, weft__sframes);
+	if (frame && frame->type == WEFT__DATA &&
+	    frame->len + weft__record_room(len) <= shared_limit(peer)) {
+		*out = frame;
+		return 0;
+	}
+	/* What is full leaves, as far as it may. */
+	if (frame)
+		weft__transmit_flush(node, peer);
+	if (peer->s.state == WEFT__GONE)
+		return -ENOTCONN;
+	if (peer->frames >= node->frames.big_max_peer)
+		return -ENOBUFS;
+	frame = weft__sframe_take(node, false);
+	if (!frame)
+		return node->frames.big_used >= node->frames.big_max ? -ENOBUFS : -ENOMEM;
+	frame->len = WEFT__HEADER_LEN;
+	weft__transmit_queue(peer, frame, WEFT__DATA);
+	*out = frame;
+	return 0;
+}
+
+static int no_buffers(struct weft_node *node, struct weft__peer *peer)
+{
+	node->stats.no_buffers++;
+	if (!peer->is_blocked)
+		TAILQ_INSERT_TAIL(&node->blocked, peer, blocked);
+	peer->is_blocked = true;
+	return -ENOBUFS;
+}
+
+static void fill_slot(struct weft_node *node, struct weft__peer *peer, struct weft__slot *slot,
+		      const struct weft_send *send, uint32_t number)
+{
+	*slot = (struct weft__slot){
+		.peer = peer,
+		.number = number,
+		.id = peer->tx_id,
+		.sent = send->sent,
+		.reply = send->reply,
+		.user = send->user,
+	};
+	TAILQ_INSERT_TAIL(&peer->unacked, slot, link);
+	if (send->timeout_ms >= 0) {
+		weft__deadline_add(&node->slot_timers, &slot->deadline, send->timeout_ms);
+		slot->timed = true;
+	}
+}
+
+static int put(struct weft_node *node, struct weft__peer *peer, const struct weft_send *send,
+	       size_t len)
+{
+	struct weft__slot *slot = NULL;
+	struct weft__sframe *frame;
+	int ret = 0;
+	if (send->sent || send->reply)
+		ret = take_slot(&node->slots, &slot);
+	if (ret == 0)
+		ret = find_room(node, peer, len, &frame);
+	if (ret < 0) {
+		if (slot) {
+			slot->timed = false;
+			give_slot(node, slot);
+		}
+		return ret == -ENOBUFS ? no_buffers(node, peer) : ret;
+	}
+	peer->tx_id = next_id(peer->tx_id);
+	uint8_t *to = weft__wire_put_record(frame->data + frame->len, peer->tx_id, send->reply_to,
+					    (uint32_t)len);
+	copy(to, send);
+	frame->len += weft__record_room(len);
+	if (slot) {
+		fill_slot(node, peer, slot, send, frame->number);
+		frame->awaited = true;
+	}
+	return 0;
+}
+
+int weft_peer_send(struct weft_node *node, weft_peer handle, const struct weft_send *send)
+{
+	size_t len;
+	struct weft__peer *peer = weft__peer_find(node, handle);
+	if (node->closing)
+		return -ECANCELED;
+	if (!peer || peer->close_queued ||
+	    (peer->s.state != WEFT__OPEN && peer->s.state != WEFT__CONNECTING))
+		return -ENOTCONN;
+	int ret = measure(node, send, &len);
+	if (ret < 0)
+		return ret;
+	if (len > peer->s.max_frame - WEFT_FRAME_OVERHEAD ||
+	    (peer->s.state == WEFT__OPEN && len > peer->s.peer_max_message))
+		return -EMSGSIZE;
+	ret = put(node, peer, send, len);
+	if (ret < 0)
+		return ret;
+	node->stats.sent++;
+	node->stats.sent_bytes += len;
+	if (peer->s.state == WEFT__OPEN && peer->in_flight == 0)
+		weft__transmit_flush(node, peer);
+	else
+		weft__peer_mark_dirty(node, peer);
+	return 0;
+}
+
+int weft_msg_reply(struct weft_node *node, const struct weft_msg *request,
+		   const struct weft_send *send)
+{
+	struct weft_send answer = WEFT_SEND_INIT;
+	size_t size = send->size < sizeof(answer) ? send->size : sizeof(answer);
+	if (size < FIRST_SEND_SIZE)
+		return -EINVAL;
+	memcpy(&answer, send, size);
+	answer.reply_to = request->id;
+	return weft_peer_send(node, request->peer, &answer);
+}
+
+/* The frame of a message that is being shown, or is held already; NULL for any other. */
+static struct weft__rframe *frame_of(const struct weft_node *node, const struct weft_msg *msg)
+{
+	struct weft__held *held;
+	if (msg == node->held.showing)
+		return node->held.frame;
+	LIST_FOREACH (held, &node->held.list, link) {
+		if (msg == &held->msg)
+			return held->frame;
+	}
+	return NULL;
+}
+
+struct weft_msg *weft_msg_hold(struct weft_node *node, const struct weft_msg *msg)
+{
+	struct weft__rframe *frame = frame_of(node, msg);
+	struct weft__held *held = frame ? malloc(sizeof(*held)) : NULL;
+	if (!held)
+		return NULL;
+	*held = (struct weft__held){.msg = *msg, .node = node, .frame = frame};
+	held->buf = weft_buf_ref(frame->buf);
+	frame->refs++;
+	LIST_INSERT_HEAD(&node->held.list, held, link);
+	node->held.count++;
+	return &held->msg;
+}
+
+void weft_msg_release(struct weft_msg *msg)
+{
+	struct weft__held *held = (struct weft__held *)msg;
+	if (!held)
+		return;
+	weft_buf_unref(held->buf);
+	if (held->node) {
+		LIST_REMOVE(held, link);
+		held->node->held.count--;
+		weft__rframe_unref(held->node, held->frame);
+	}
+	free(held);
+}
+
+void weft__held_detach(struct weft_node *node)
+{
+	struct weft__held *held;
+	while ((held = LIST_FIRST(&node->held.list))) {
+		LIST_REMOVE(held, link);
+		held->node = NULL;
+	}
+}

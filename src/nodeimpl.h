@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* What a node and its peers consist of. Each part is described in its own header. */
+#ifndef WEFT_NODEIMPL_H
+#define WEFT_NODEIMPL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include <uthash.h>
+
+#include <weft/weft.h>
+
+#include "deadline.h"
+#include "frame.h"
+#include "log.h"
+#include "message.h"
+#include "session.h"
+#include "stranger.h"
+
+/* What this node knows of the features. */
+#define WEFT__OWN_FEATURES 0u
+
+TAILQ_HEAD(weft__peer_list, weft__peer);
+
+#define WEFT__LATE 16
+
+/* Frames without messages, at most one of each under way for a peer. */
+enum weft__control {
+	WEFT__WANT_CONNECT = 1 << 0,
+	WEFT__WANT_ACCEPT = 1 << 1,
+	WEFT__WANT_CREDIT = 1 << 2,
+	WEFT__WANT_PING = 1 << 3,
+	WEFT__WANT_PONG = 1 << 4,
+	WEFT__WANT_CLOSED = 1 << 5,
+	WEFT__WANT_CLOSE = 1 << 6, /* of a session that is gone: without a place in the order */
+};
+
+struct weft__peer {
+	struct weft__session s;
+	weft_peer handle;
+	uint32_t index;
+	weft_dest dest;
+	void *data;
+	bool counted;      /* in node->open_peers */
+	bool told;         /* the caller knows of it: connected by it, or opened */
+	bool opened;
+	bool close_queued; /* its CLOSE has a place in the order; no more messages are taken */
+	bool dropped;      /* its place in the address vector is given back */
+	char provider[WEFT__PROVIDER_MAX + 1]; /* the peer's name of it */
+
+	/* What waits to be sent, in order; the last frame may have room left. */
+	struct weft__sframes queue;
+	uint32_t frames;     /* of messages, queued and in flight: what counts in the send budget */
+	uint32_t in_flight;  /* of these, and CLOSE */
+	uint32_t operations; /* all that the net has for this peer */
+	unsigned wanted, flying; /* WEFT__WANT_* */
+	uint32_t tx_id, rx_id;   /* of the last message */
+	struct weft__slots unacked; /* in the order of frames */
+	struct weft__slots asking;  /* acknowledged, with an answer expected */
+	struct weft__rframes early; /* by number */
+	/* The ids of the last messages whose answer was not there in time. */
+	uint32_t late[WEFT__LATE], late_next;
+
+	/* Lists of the node's that it may be on. */
+	bool is_dirty, is_owing, is_ending, is_blocked, is_half_open;
+	TAILQ_ENTRY(weft__peer) dirty, owing, ending, blocked, half_open;
+
+	struct weft__deadline timer;
+	bool timer_on;
+	int64_t timer_ms; /* when it is due */
+	UT_hash_handle by_id;
+
+	/* How it ended, for the closed event. */
+	enum weft_reason reason;
+	bool by_peer;
+	int code, prov_errno;
+	const char *advice;
+	char *why; /* allocated; NULL: nothing more to say than the reason */
+};
+
+struct weft__posted {
+	struct weft__posted *next;
+	weft_post_fn *fn;
+	void *user;
+};
+
+struct weft_node {
+	struct weft_net *net;
+	struct weft_events events;
+	void *user;
+	struct weft__log log;
+	struct weft_node_opts opts;
+	struct weft_addr addr;
+	const char *provider;
+	uint32_t libfabric;
+	uint64_t instance;
+	uint32_t frame_size;
+	int64_t now; /* milliseconds, of this turn */
+	int64_t owing_ms; /* when the first of those that are owing began to */
+	bool in_callback;
+	bool closing;
+	int callbacks; /* run in this turn */
+
+	struct weft__pool pool;
+	struct weft__frames frames;
+	struct weft__slot_pool slots;
+	struct weft__deadlines slot_timers, peer_timers;
+
+	struct weft__peer **table; /* by index; NULL: free */
+	uint32_t *generation;
+	uint32_t table_size, free_hint;
+	uint32_t peers; /* in the table */
+	uint32_t open_peers; /* that count against max_peers */
+	struct weft__peer *by_id;
+	struct weft__peer_list dirty;   /* something may be sent */
+	struct weft__peer_list owing;   /* frames have arrived: acknowledgement or credit may be due */
+	struct weft__peer_list ending;  /* gone, and the caller has not been told */
+	struct weft__peer_list blocked; /* the caller was answered by -ENOBUFS */
+	struct weft__peer_list half_open;
+	struct weft__strangers strangers;
+	struct weft__helds held;
+
+	_Atomic(struct weft__posted *) posted;
+	atomic_bool woken;
+	struct weft_node_stats stats; /* the counters since open; what is in use is filled in when asked for */
+};
+
+/* Around every callback of the caller's. Returns what to give to weft__callback_end(). */
+static inline bool weft__callback_begin(struct weft_node *node)
+{
+	bool before = node->in_callback;
+	node->in_callback = true;
+	node->callbacks++;
+	return before;
+}
+
+static inline void weft__callback_end(struct weft_node *node, bool before)
+{
+	node->in_callback = before;
+}
+
+#endif

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: MIT */
+/* Peers: handles, table, lists, and the public calls about one peer. Calls session, life, transmit.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Adding to a table without memory leaves the element out; its handle is NULL then. */
+#define HASH_NONFATAL_OOM 1
+#include "clock.h"
+#include "life.h"
+#include "nodeimpl.h"
+#include "peer.h"
+#include "random.h"
+#include "transmit.h"
+
+#define TABLE_START 16
+#define DEFAULT_TIMEOUT_MS 5000
+
+struct weft__peer *weft__peer_find(const struct weft_node *node, weft_peer handle)
+{
+	uint32_t index = (uint32_t)handle - 1;
+	struct weft__peer *peer = index < node->table_size ? node->table[index] : NULL;
+	return peer && peer->handle == handle ? peer : NULL;
+}
+
+struct weft__peer *weft__peer_by_id(const struct weft_node *node, uint64_t id)
+{
+	struct weft__peer *peer;
+	HASH_FIND(by_id, node->by_id, &id, sizeof(id), peer);
+	return peer;
+}
+
+static int grow(struct weft_node *node)
+{
+	uint32_t size = node->table_size ? node->table_size * 2 : TABLE_START;
+	struct weft__peer **table = realloc(node->table, size * sizeof(*table));
+	if (!table)
+		return -ENOMEM;
+	node->table = table;
+	uint32_t *generation = realloc(node->generation, size * sizeof(*generation));
+	if (!generation)
+		return -ENOMEM;
+	node->generation = generation;
+	for (uint32_t i = node->table_size; i < size; i++) {
+		table[i] = NULL;
+		generation[i] = 1;
+	}
+	node->table_size = size;
+	return 0;
+}
+
+static int take_index(struct weft_node *node, struct weft__peer *peer)
+{
+	while (node->free_hint < node->table_size && node->table[node->free_hint])
+		node->free_hint++;
+	if (node->free_hint == node->table_size) {
+		int ret = grow(node);
+		if (ret < 0)
+			return ret;
+	}
+	peer->index = node->free_hint;
+	peer->handle = (weft_peer)node->generation[peer->index]++ << 32 | (peer->index + 1);
+	node->table[peer->index] = peer;
+	node->peers++;
+	return 0;
+}
+
+static void leave_index(struct weft_node *node, struct weft__peer *peer)
+{
+	node->table[peer->index] = NULL;
+	if (peer->index < node->free_hint)
+		node->free_hint = peer->index;
+	node->peers--;
+}
+
+int weft__peer_make(struct weft_node *node, const struct weft_addr *addr, struct weft__peer **out)
+{
+	struct weft__peer *peer = calloc(1, sizeof(*peer));
+	if (!peer)
+		return -ENOMEM;
+	TAILQ_INIT(&peer->queue);
+	TAILQ_INIT(&peer->unacked);
+	TAILQ_INIT(&peer->asking);
+	TAILQ_INIT(&peer->early);
+	peer->s.state = WEFT__GONE;
+	int ret = weft_net_add_peer(node->net, addr, &peer->dest);
+	if (ret < 0)
+		goto free_peer;
+	ret = take_index(node, peer);
+	if (ret < 0)
+		goto remove_dest;
+	*out = peer;
+	return 0;
+
+remove_dest:
+	weft_net_remove_peer(node->net, peer->dest);
+free_peer:
+	free(peer);
+	return ret;
+}
+
+int weft__peer_enter(struct weft_node *node, struct weft__peer *peer)
+{
+	HASH_ADD(by_id, node->by_id, s.id, sizeof(peer->s.id), peer);
+	return peer->by_id.tbl ? 0 : -ENOMEM;
+}
+
+void weft__peer_forget_id(struct weft_node *node, struct weft__peer *peer)
+{
+	if (peer->by_id.tbl)
+		HASH_DELETE(by_id, node->by_id, peer);
+	peer->by_id.tbl = NULL;
+}
+
+static void drop_dest(struct weft_node *node, struct weft__peer *peer)
+{
+	/* Operations that the net still has for nobody else end with that, in the next poll. */
+	if (!peer->dropped)
+		weft_net_remove_peer(node->net, peer->dest);
+	peer->dropped = true;
+}
+
+void weft__peer_reap(struct weft_node *node, struct weft__peer *peer)
+{
+	const unsigned last = WEFT__WANT_CLOSE | WEFT__WANT_CLOSED;
+	if (peer->s.state != WEFT__GONE || peer->is_ending ||
+	    ((peer->flying | peer->wanted) & last))
+		return;
+	drop_dest(node, peer);
+	if (peer->operations > 0)
+		return;
+	if (peer->is_dirty)
+		TAILQ_REMOVE(&node->dirty, peer, dirty);
+	if (peer->is_owing)
+		TAILQ_REMOVE(&node->owing, peer, owing);
+	if (peer->is_blocked)
+		TAILQ_REMOVE(&node->blocked, peer, blocked);
+	if (peer->timer_on)
+		weft__deadline_remove(&node->peer_timers, &peer->timer);
+	leave_index(node, peer);
+	free(peer->why);
+	free(peer);
+}
+
+void weft__peer_abandon(struct weft_node *node, struct weft__peer *peer)
+{
+	drop_dest(node, peer);
+	weft__peer_reap(node, peer);
+}
+
+void weft__peer_mark_dirty(struct weft_node *node, struct weft__peer *peer)
+{
+	if (!peer->is_dirty)
+		TAILQ_INSERT_TAIL(&node->dirty, peer, dirty);
+	peer->is_dirty = true;
+}
+
+void weft__peer_mark_owing(struct weft_node *node, struct weft__peer *peer)
+{
+	if (TAILQ_EMPTY(&node->owing))
+		node->owing_ms = node->now;
+	if (!peer->is_owing)
+		TAILQ_INSERT_TAIL(&node->owing, peer, owing);
+	peer->is_owing = true;
+}
+
+void weft__peer_freed(struct weft_node *node, weft_peer handle)
+{
+	struct weft__peer *peer = weft__peer_find(node, handle);
+	if (!peer || peer->s.state == WEFT__GONE) {
+		weft__pool_freed(&node->pool);
+		return;
+	}
+	weft__credit_freed(&node->pool, &peer->s.credit);
+	weft__peer_mark_owing(node, peer);
+}
+
+void weft__peers_flush(struct weft_node *node)
+{
+	/* What cannot leave now comes back to the list, and waits for the next turn. */
+	struct weft__peer_list list = TAILQ_HEAD_INITIALIZER(list);
+	struct weft__peer *peer;
+	TAILQ_CONCAT(&list, &node->dirty, dirty);
+	while ((peer = TAILQ_FIRST(&list))) {
+		TAILQ_REMOVE(&list, peer, dirty);
+		peer->is_dirty = false;
+		weft__transmit_flush(node, peer);
+		weft__peer_reap(node, peer);
+	}
+}
+
+void weft__peers_settle(struct weft_node *node, bool idle)
+{
+	struct weft__peer *peer, *next;
+	for (peer = TAILQ_FIRST(&node->owing); peer; peer = next) {
+		next = TAILQ_NEXT(peer, owing);
+		bool alive = peer->s.state == WEFT__OPEN || peer->s.state == WEFT__CLOSING;
+		if (alive)
+			weft__credit_grant(&node->pool, &peer->s.credit);
+		bool owes = alive && weft__session_owes(&peer->s);
+		if (owes && !idle && !weft__session_owes_now(&peer->s))
+			continue;
+		TAILQ_REMOVE(&node->owing, peer, owing);
+		peer->is_owing = false;
+		if (!owes)
+			continue;
+		peer->wanted |= WEFT__WANT_CREDIT;
+		weft__transmit_flush(node, peer);
+	}
+}
+
+void weft__peers_unblock(struct weft_node *node)
+{
+	const struct weft__frames *frames = &node->frames;
+	struct weft__peer_list list = TAILQ_HEAD_INITIALIZER(list);
+	struct weft__peer *peer;
+	if (frames->big_used >= frames->big_max || node->slots.used > node->slots.max / 2)
+		return;
+	TAILQ_CONCAT(&list, &node->blocked, blocked);
+	while ((peer = TAILQ_FIRST(&list))) {
+		TAILQ_REMOVE(&list, peer, blocked);
+		if (peer->frames > frames->big_max_peer / 2) {
+			TAILQ_INSERT_TAIL(&node->blocked, peer, blocked);
+			continue;
+		}
+		peer->is_blocked = false;
+		if (!node->events.writable || peer->s.state != WEFT__OPEN)
+			continue;
+		bool before = weft__callback_begin(node);
+		node->events.writable(node, peer->handle, node->user);
+		weft__callback_end(node, before);
+	}
+}
+
+void weft__peers_free(struct weft_node *node)
+{
+	for (uint32_t i = 0; i < node->table_size; i++) {
+		struct weft__peer *peer = node->table[i];
+		if (!peer)
+			continue;
+		free(peer->why);
+		free(peer);
+	}
+	HASH_CLEAR(by_id, node->by_id);
+	free(node->table);
+	free(node->generation);
+}
+
+void weft__peer_tell(const struct weft_node *node, const struct weft__hello *hello,
+		     struct weft_peer_info *info)
+{
+	*info = (struct weft_peer_info){
+		.size = sizeof(*info),
+		.addr = hello->addr,
+		.instance = hello->instance,
+		.libfabric = hello->libfabric,
+		.provider = hello->provider,
+		.max_message = hello->max_message,
+		.max_frame =
+			hello->max_frame < node->frame_size ? hello->max_frame : node->frame_size,
+		.silence_ms = hello->silence_ms,
+	};
+}
+
+int weft_peer_get_info(const struct weft_node *node, weft_peer handle, struct weft_peer_info *out)
+{
+	const struct weft__peer *peer = weft__peer_find(node, handle);
+	if (!peer || peer->s.state == WEFT__GONE)
+		return -ENOTCONN;
+	struct weft_peer_info full = {
+		.size = out->size < sizeof(full) ? out->size : sizeof(full),
+		.instance = peer->s.instance,
+		.libfabric = peer->s.libfabric,
+		.provider = peer->provider,
+		.max_message = peer->s.peer_max_message,
+		.max_frame = peer->s.max_frame,
+		.silence_ms = peer->s.peer_silence_ms,
+		.outgoing = peer->s.outgoing,
+	};
+	if (full.size < sizeof(size_t) + sizeof(struct weft_addr))
+		return -EINVAL;
+	weft_net_get_peer_addr(node->net, peer->dest, &full.addr);
+	memcpy(out, &full, full.size);
+	return 0;
+}
+
+/* Says why no peer can be added, in the words of this layer. */
+static int refuse(struct weft_node *node, int code, const char *why)
+{
+	weft__log(&node->log, WEFT_LOG_ERROR, "cannot connect: %s", why);
+	return code;
+}
+
+int weft_peer_connect(struct weft_node *node, const struct weft_addr *addr, int timeout_ms,
+		      weft_peer *out)
+{
+	struct weft__peer *peer;
+	uint64_t random[2];
+	if (node->closing)
+		return -ECANCELED;
+	if (timeout_ms < -1)
+		return -EINVAL;
+	if (node->open_peers >= node->opts.max_peers)
+		return refuse(node, -ENOSPC, "max_peers is reached");
+	int ret = weft__random(random, sizeof(random));
+	if (ret == 0)
+		ret = weft__peer_make(node, addr, &peer);
+	if (ret < 0)
+		return ret;
+	node->now = weft__clock_coarse_ms();
+	if (timeout_ms < 0)
+		timeout_ms = DEFAULT_TIMEOUT_MS;
+	/* Odd, so that it is never 0. */
+	weft__session_connect(&peer->s, &node->pool, random[0] | 1, random[1], node->now,
+			      node->now + timeout_ms);
+	peer->s.max_frame = node->frame_size;
+	peer->s.keepalive_ms = (uint32_t)node->opts.keepalive_ms;
+	peer->told = true;
+	ret = weft__peer_enter(node, peer);
+	if (ret < 0) {
+		weft__credit_close(&node->pool, &peer->s.credit);
+		peer->s.state = WEFT__GONE;
+		weft__peer_reap(node, peer);
+		return ret;
+	}
+	peer->counted = true;
+	node->open_peers++;
+	/* The first CONNECT goes out in the next turn: a deadline of 0 passes in its sweep. */
+	weft__life_set_timer(node, peer);
+	*out = peer->handle;
+	return 0;
+}
+
+int weft_peer_close(struct weft_node *node, weft_peer handle, int linger_ms)
+{
+	struct weft__peer *peer = weft__peer_find(node, handle);
+	if (!peer || peer->s.state == WEFT__GONE || peer->s.state == WEFT__HALFOPEN ||
+	    peer->close_queued)
+		return -ENOTCONN;
+	weft__life_close(node, peer, WEFT_REASON_CLOSED, linger_ms);
+	return 0;
+}
+
+int weft_peer_set_data(struct weft_node *node, weft_peer handle, void *data)
+{
+	struct weft__peer *peer = weft__peer_find(node, handle);
+	if (!peer || peer->s.state == WEFT__GONE)
+		return -ENOTCONN;
+	peer->data = data;
+	return 0;
+}
+
+void *weft_peer_data(const struct weft_node *node, weft_peer handle)
+{
+	const struct weft__peer *peer = weft__peer_find(node, handle);
+	return peer ? peer->data : NULL;
+}

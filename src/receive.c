@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+/* Frames that arrive. Calls wire, session, life, message, stranger, peer. */
+#include <errno.h>
+#include <string.h>
+
+#include "clock.h"
+#include "life.h"
+#include "nodeimpl.h"
+#include "peer.h"
+#include "receive.h"
+
+/* What every handler is given. */
+struct arrival {
+	struct weft__header header;
+	struct weft__rframe *frame;
+	const uint8_t *body;
+	size_t len;
+};
+
+static void malformed(struct weft_node *node, struct weft__peer *peer, const char *what)
+{
+	node->stats.drop_malformed++;
+	weft__life_fail(node, peer, WEFT_REASON_PROTOCOL, "a %s frame is malformed", what);
+}
+
+static void take_accept(struct weft_node *node, struct weft__peer *peer, const struct arrival *a)
+{
+	struct weft__hello hello;
+	struct weft__session *s = &peer->s;
+	if (!weft__wire_get_hello(a->body, a->len, &hello)) {
+		node->stats.drop_malformed++;
+		return;
+	}
+	bool expected = s->state == WEFT__CONNECTING || hello.session == s->peer_id;
+	if (!s->outgoing || hello.nonce != s->nonce || !expected) {
+		node->stats.drop_state++;
+		return;
+	}
+	if (s->state == WEFT__CONNECTING) {
+		int reason = weft__session_hello(s, &hello, a->header.credit, node->frame_size,
+						 WEFT__OWN_FEATURES);
+		if (reason) {
+			peer->reason = WEFT_REASON_NONE;
+			weft__life_fail(node, peer, (enum weft_reason)reason,
+					"the answer cannot be used");
+			return;
+		}
+		memcpy(peer->provider, hello.provider, sizeof(peer->provider));
+	}
+	weft__session_header(s, &node->pool, &a->header, node->now);
+	weft__life_event(node, peer, WEFT__RX_ACCEPT);
+}
+
+/* Takes over what the other side says of the end, unless this side has ended it. */
+static void take_farewell(struct weft__peer *peer, const struct weft__farewell *farewell)
+{
+	if (peer->close_queued)
+		return;
+	/* A peer may say anything; nothing is no reason. */
+	enum weft_reason reason =
+		farewell->reason ? (enum weft_reason)farewell->reason : WEFT_REASON_CLOSED;
+	peer->reason = WEFT_REASON_NONE;
+	weft__life_reason(peer, reason, farewell->text_len ? "%s" : NULL, farewell->text);
+	peer->by_peer = true;
+	peer->code = farewell->code;
+}
+
+static void take_reject(struct weft_node *node, struct weft__peer *peer, const struct arrival *a)
+{
+	struct weft__farewell farewell;
+	if (!weft__wire_get_reject(a->body, a->len, &farewell)) {
+		node->stats.drop_malformed++;
+		return;
+	}
+	bool connecting = peer->s.state == WEFT__CONNECTING;
+	uint64_t quoted = connecting ? peer->s.nonce : peer->s.peer_id;
+	if (farewell.quoted != quoted || (!connecting && farewell.reason != WEFT_REASON_UNKNOWN)) {
+		node->stats.drop_state++;
+		return;
+	}
+	take_farewell(peer, &farewell);
+	weft__life_event(node, peer, WEFT__RX_REJECT);
+}
+
+static void take_close(struct weft_node *node, struct weft__peer *peer, struct weft__rframe *frame)
+{
+	struct weft__farewell farewell;
+	if (!weft__wire_get_close(frame->data + frame->body, frame->len - frame->body, &farewell)) {
+		malformed(node, peer, "CLOSE");
+		return;
+	}
+	take_farewell(peer, &farewell);
+	weft__life_event(node, peer, WEFT__RX_CLOSE);
+}
+
+/* A frame whose turn it is, and those after it that had come early. */
+static void run(struct weft_node *node, struct weft__peer *peer, struct weft__rframe *frame)
+{
+	frame->refs++;
+	for (;;) {
+		weft__session_advance(&peer->s, !TAILQ_EMPTY(&peer->early), node->now);
+		if (frame->type == WEFT__CLOSE)
+			take_close(node, peer, frame);
+		else
+			weft__message_deliver(node, peer, frame);
+		weft__rframe_unref(node, frame);
+		/* A session that has ended keeps none. */
+		frame = TAILQ_FIRST(&peer->early);
+		if (!frame || frame->number != peer->s.rx_number + 1)
+			return;
+		TAILQ_REMOVE(&peer->early, frame, link);
+	}
+}
+
+static bool is_kept(const struct weft__peer *peer, uint32_t number)
+{
+	const struct weft__rframe *frame;
+	TAILQ_FOREACH (frame, &peer->early, link) {
+		if (frame->number == number)
+			return true;
+	}
+	return false;
+}
+
+static void keep(struct weft_node *node, struct weft__peer *peer, struct weft__rframe *frame)
+{
+	struct weft__rframe *after = TAILQ_LAST(&peer->early, weft__rframes);
+	while (after && weft__after(after->number, frame->number))
+		after = TAILQ_PREV(after, weft__rframes, link);
+	frame->refs++;
+	if (after)
+		TAILQ_INSERT_AFTER(&peer->early, after, frame, link);
+	else
+		TAILQ_INSERT_HEAD(&peer->early, frame, link);
+	weft__life_expect(node, peer);
+}
+
+static void take_numbered(struct weft_node *node, struct weft__peer *peer, struct arrival *a)
+{
+	struct weft__rframe *frame = a->frame;
+	bool costs = a->header.type != WEFT__CLOSE;
+	unsigned actions = weft__life_event(node, peer, WEFT__RX_NUMBERED);
+	if (!(actions & WEFT__DO_NUMBERED) || peer->s.state == WEFT__GONE)
+		return;
+	frame->type = a->header.type;
+	frame->number = a->header.number;
+	frame->body = (size_t)(a->body - frame->data);
+	bool kept = is_kept(peer, frame->number);
+	enum weft__turn turn =
+		weft__session_number(&peer->s, &node->pool, frame->number, costs, kept, node->now);
+	switch (turn) {
+	case WEFT__IN_TURN:
+	case WEFT__EARLY:
+		frame->counted = costs;
+		frame->peer = peer->handle;
+		weft__peer_mark_owing(node, peer);
+		if (turn == WEFT__IN_TURN)
+			run(node, peer, frame);
+		else
+			keep(node, peer, frame);
+		break;
+	case WEFT__REPEATED:
+		node->stats.drop_duplicate++;
+		break;
+	case WEFT__FORBIDDEN:
+		weft__life_fail(node, peer, WEFT_REASON_PROTOCOL,
+				"frame %u was sent without credit", frame->number);
+		break;
+	}
+}
+
+static void take_ping(struct weft_node *node, struct weft__peer *peer, const struct arrival *a)
+{
+	struct weft__ping ping;
+	if (weft__wire_get_ping(a->body, a->len, &ping))
+		weft__life_event(node, peer, WEFT__RX_PING);
+	else
+		node->stats.drop_malformed++;
+}
+
+/* A frame of a session that has been accepted, or is about to be. */
+static void take(struct weft_node *node, struct weft__peer *peer, struct arrival *a)
+{
+	uint32_t acked = peer->s.tx_acked;
+	if (!weft__session_header(&peer->s, &node->pool, &a->header, node->now)) {
+		weft__life_fail(node, peer, WEFT_REASON_PROTOCOL,
+				"a frame acknowledges or returns what never was");
+		return;
+	}
+	if (peer->s.tx_acked != acked)
+		weft__message_acked(node, peer);
+	if (!TAILQ_EMPTY(&peer->queue))
+		weft__peer_mark_dirty(node, peer);
+	switch (a->header.type) {
+	case WEFT__DATA:
+	case WEFT__OFFER:
+	case WEFT__CLOSE:
+		take_numbered(node, peer, a);
+		break;
+	case WEFT__CREDIT:
+		weft__life_event(node, peer, WEFT__RX_CREDIT);
+		break;
+	case WEFT__PING:
+		take_ping(node, peer, a);
+		break;
+	case WEFT__PONG:
+		weft__life_event(node, peer, WEFT__RX_PONG);
+		break;
+	case WEFT__GRANT:
+		weft__life_event(node, peer, WEFT__RX_GRANT);
+		break;
+	case WEFT__ABORT:
+		weft__life_event(node, peer, WEFT__RX_ABORT);
+		break;
+	case WEFT__CLOSED:
+		if (peer->s.state == WEFT__OPEN) {
+			peer->reason = WEFT_REASON_CLOSED;
+			peer->by_peer = true;
+		}
+		weft__life_event(node, peer, WEFT__RX_CLOSED);
+		break;
+	default:
+		node->stats.drop_state++;
+		break;
+	}
+}
+
+static void take_unknown(struct weft_node *node, const struct arrival *a)
+{
+	struct weft__ping ping;
+	node->stats.drop_unknown++;
+	if (a->header.type == WEFT__PING && weft__wire_get_ping(a->body, a->len, &ping))
+		weft__stranger_ping(node, a->header.session, &ping);
+}
+
+static void take_connect(struct weft_node *node, const struct arrival *a, weft_dest source)
+{
+	struct weft__hello hello;
+	if (weft__wire_get_hello(a->body, a->len, &hello))
+		weft__stranger_connect(node, &a->header, &hello, source);
+	else
+		node->stats.drop_malformed++;
+}
+
+static void dispatch(struct weft_node *node, struct weft__rframe *frame, weft_dest source)
+{
+	struct arrival a = {.frame = frame};
+	size_t at = weft__wire_get_header(frame->data, frame->len, &a.header);
+	if (at == 0) {
+		node->stats.drop_malformed++;
+		return;
+	}
+	a.body = frame->data + at;
+	a.len = frame->len - at;
+	if (a.header.type == WEFT__CONNECT) {
+		take_connect(node, &a, source);
+		return;
+	}
+	struct weft__peer *peer = weft__peer_by_id(node, a.header.session);
+	if (!peer)
+		take_unknown(node, &a);
+	else if (source != WEFT_DEST_NONE && source != peer->dest)
+		node->stats.drop_source++;
+	else if (a.header.type == WEFT__ACCEPT)
+		take_accept(node, peer, &a);
+	else if (a.header.type == WEFT__REJECT)
+		take_reject(node, peer, &a);
+	else if (peer->s.state == WEFT__CONNECTING)
+		node->stats.drop_state++;
+	else
+		take(node, peer, &a);
+}
+
+void weft__receive(struct weft_net *net, const struct weft_done *done)
+{
+	struct weft__rframe *frame = done->user;
+	struct weft_node *node = frame->node;
+	(void)net;
+	node->frames.posted--;
+	frame->refs = 1;
+	frame->counted = false;
+	if (done->status == 0) {
+		frame->len = done->len;
+		node->now = weft__clock_coarse_ms();
+		node->stats.frames_received++;
+		dispatch(node, frame, done->source);
+	} else if (done->status != -ECANCELED) {
+		node->stats.recv_errors++;
+	}
+	weft__rframe_unref(node, frame);
+}

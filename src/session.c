@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sessions: the table of states, which the build takes from doc/protocol.md, and what goes with it:
+ * numbers, acknowledgement, credit, times. Calls wire's helpers and credit.
+ */
+#include "session.h"
+
+/* CONNECT is repeated after this time, then after twice as long, up to the maximum. */
+#define REPEAT_MIN_MS 100
+#define REPEAT_MAX_MS 1000
+/* An acknowledgement that is so late makes this side ask whether the peer is there. */
+#define ACK_LATE_MS 1000
+/* Credit that was not used for so long goes back. */
+#define GIVE_BACK_MS 1000
+/* Before a peer is given up, all that may have arrived meanwhile is looked at once more. */
+#define SUSPECT_MS 50
+/* Acknowledgements that are owed at most, however much credit is left. */
+#define ACKS_OWED_MAX 32
+/* Numbers further ahead than this are no frame that was merely overtaken. */
+#define EARLY_MAX 65536
+
+#define FOREVER INT64_MAX
+
+struct transition {
+	bool known;
+	enum weft__state next;
+	unsigned actions;
+};
+
+static const struct transition table[WEFT__STATES][WEFT__EVENTS] = {
+#define TRANSITION(state, event, next, actions) [state][event] = {true, next, actions},
+#include "session_table.h"
+};
+
+unsigned weft__session_step(struct weft__session *s, enum weft__event event)
+{
+	const struct transition *t = &table[s->state][event];
+	if (!t->known)
+		return WEFT__DO_DROP;
+	s->state = t->next;
+	return t->actions;
+}
+
+static void begin(struct weft__session *s, struct weft__pool *pool, uint64_t id, int64_t now,
+		  int64_t give_up_ms)
+{
+	s->id = id;
+	s->heard_ms = s->begun_ms = s->used_ms = now;
+	s->give_up_ms = give_up_ms;
+	weft__credit_open(pool, &s->credit);
+	s->credit_told = s->credit.granted;
+}
+
+void weft__session_connect(struct weft__session *s, struct weft__pool *pool, uint64_t id,
+			   uint64_t nonce, int64_t now, int64_t give_up_ms)
+{
+	*s = (struct weft__session){.state = WEFT__CONNECTING, .outgoing = true, .nonce = nonce};
+	begin(s, pool, id, now, give_up_ms);
+	s->next_ms = now;
+	s->repeat_ms = REPEAT_MIN_MS;
+}
+
+void weft__session_accept(struct weft__session *s, struct weft__pool *pool, uint64_t id,
+			  int64_t now, int64_t give_up_ms)
+{
+	*s = (struct weft__session){.state = WEFT__HALFOPEN};
+	begin(s, pool, id, now, give_up_ms);
+}
+
+int weft__session_hello(struct weft__session *s, const struct weft__hello *hello, uint32_t credit,
+			uint32_t own_frame, uint32_t own_features)
+{
+	if (hello->version_min > WEFT__WIRE_VERSION || hello->version_max < WEFT__WIRE_VERSION)
+		return WEFT_REASON_VERSION;
+	if (hello->required & ~own_features)
+		return WEFT_REASON_FEATURE;
+	if (credit == 0 || (int32_t)credit < 0)
+		return WEFT_REASON_PROTOCOL;
+	s->peer_id = hello->session;
+	s->nonce = hello->nonce;
+	s->instance = hello->instance;
+	s->features = hello->features & own_features;
+	s->peer_max_message = hello->max_message;
+	s->max_frame = hello->max_frame < own_frame ? hello->max_frame : own_frame;
+	s->peer_silence_ms = hello->silence_ms;
+	s->libfabric = hello->libfabric;
+	s->allowance.granted = credit;
+	return 0;
+}
+
+bool weft__session_header(struct weft__session *s, struct weft__pool *pool,
+			  const struct weft__header *header, int64_t now)
+{
+	if (weft__after(header->ack, s->tx_number) ||
+	    !weft__credit_returned(pool, &s->credit, header->returned))
+		return false;
+	s->heard_ms = now;
+	s->ping_ms = 0;
+	s->suspect = false;
+	if (weft__after(header->ack, s->tx_acked)) {
+		s->tx_acked = header->ack;
+		s->waiting_ms = s->tx_acked == s->tx_number ? 0 : now;
+	}
+	if (weft__after(header->credit, s->allowance.granted))
+		s->allowance.granted = header->credit;
+	if (header->flags & WEFT__FLAG_ACK_NOW)
+		s->ack_now = true;
+	return true;
+}
+
+enum weft__turn weft__session_number(struct weft__session *s, struct weft__pool *pool,
+				     uint32_t number, bool costs, bool kept, int64_t now)
+{
+	uint32_t ahead = number - s->rx_number;
+	if ((int32_t)ahead <= 0 || kept)
+		return WEFT__REPEATED;
+	if (ahead > EARLY_MAX)
+		return WEFT__FORBIDDEN;
+	if (costs ? !weft__credit_received(pool, &s->credit) : s->close_seen)
+		return WEFT__FORBIDDEN;
+	if (!costs)
+		s->close_seen = true;
+	if (ahead == 1)
+		return WEFT__IN_TURN;
+	if (s->gap_ms == 0)
+		s->gap_ms = now;
+	return WEFT__EARLY;
+}
+
+void weft__session_advance(struct weft__session *s, bool more, int64_t now)
+{
+	s->rx_number++;
+	s->gap_ms = more ? now : 0;
+}
+
+void weft__session_fill(struct weft__session *s, struct weft__header *header,
+			enum weft__frame_type type, uint32_t number)
+{
+	*header = (struct weft__header){
+		.version = WEFT__WIRE_VERSION,
+		.type = (uint8_t)type,
+		.session = s->peer_id,
+		.number = number,
+		.ack = s->rx_number,
+		.credit = s->credit.granted,
+		.returned = s->allowance.returned,
+	};
+	s->rx_told = s->rx_number;
+	s->credit_told = s->credit.granted;
+	s->ack_now = false;
+}
+
+void weft__session_sent(struct weft__session *s, uint32_t number, bool costs, int64_t now)
+{
+	s->tx_number = number;
+	if (costs) {
+		s->allowance.spent++;
+		s->used_ms = now;
+	}
+	if (s->waiting_ms == 0)
+		s->waiting_ms = now;
+}
+
+static int64_t later_of(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+static int64_t sooner_of(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* When the peer should be asked whether it is there. */
+static int64_t idle_due(const struct weft__session *s)
+{
+	int64_t due = s->heard_ms + s->keepalive_ms;
+	if (s->waiting_ms)
+		due = sooner_of(due, later_of(s->heard_ms, s->waiting_ms) + ACK_LATE_MS);
+	return due;
+}
+
+enum weft__event weft__session_tick(struct weft__session *s, int64_t now, bool empty)
+{
+	if (s->state == WEFT__GONE)
+		return WEFT__NOTHING;
+	if (now >= s->give_up_ms)
+		return WEFT__TIMEOUT;
+	if (s->state == WEFT__CONNECTING) {
+		if (now < s->next_ms)
+			return WEFT__NOTHING;
+		s->next_ms = now + s->repeat_ms;
+		s->repeat_ms = sooner_of(2 * s->repeat_ms, REPEAT_MAX_MS);
+		return WEFT__TICK_CONNECT;
+	}
+	if (s->state == WEFT__HALFOPEN)
+		return WEFT__NOTHING;
+	if (s->gap_ms && now - s->gap_ms >= s->peer_silence_ms)
+		return WEFT__FAIL;
+	if (s->ping_ms == 0)
+		return now >= idle_due(s) ? WEFT__TICK_IDLE : WEFT__NOTHING;
+	if (now - s->ping_ms < s->peer_silence_ms)
+		return WEFT__NOTHING;
+	if (s->suspect && empty)
+		return WEFT__SILENT;
+	s->suspect = true;
+	return WEFT__NOTHING;
+}
+
+int weft__session_next(const struct weft__session *s, int64_t now)
+{
+	int64_t due = s->give_up_ms;
+	if (s->state == WEFT__CONNECTING)
+		due = sooner_of(due, s->next_ms);
+	if (s->state == WEFT__OPEN || s->state == WEFT__CLOSING) {
+		if (s->gap_ms)
+			due = sooner_of(due, s->gap_ms + s->peer_silence_ms);
+		if (s->suspect)
+			due = sooner_of(due, now + SUSPECT_MS);
+		else if (s->ping_ms)
+			due = sooner_of(due, s->ping_ms + s->peer_silence_ms);
+		else
+			due = sooner_of(due, idle_due(s));
+		if (weft__allowance_left(&s->allowance) > 1)
+			due = sooner_of(due, s->used_ms + GIVE_BACK_MS);
+	}
+	int64_t ms = due == FOREVER ? INT32_MAX : due - now;
+	return ms < 1 ? 1 : ms > INT32_MAX ? INT32_MAX : (int)ms;
+}
+
+bool weft__session_owes(const struct weft__session *s)
+{
+	return s->rx_told != s->rx_number || s->credit_told != s->credit.granted;
+}
+
+bool weft__session_owes_now(const struct weft__session *s)
+{
+	if (s->rx_told != s->rx_number &&
+	    (s->ack_now || s->rx_number - s->rx_told >= ACKS_OWED_MAX))
+		return true;
+	if (s->credit_told == s->credit.granted)
+		return false;
+	/* What the peer believes that it may send. */
+	uint32_t left = s->credit_told - s->credit.received - s->credit.returned;
+	return (int32_t)left <= (int32_t)(s->credit.window / 2);
+}
+
+bool weft__session_give_back(struct weft__session *s, int64_t now)
+{
+	uint32_t left = weft__allowance_left(&s->allowance);
+	if (s->state != WEFT__OPEN || left <= 1 || now - s->used_ms < GIVE_BACK_MS)
+		return false;
+	s->allowance.returned += left - 1;
+	return true;
+}

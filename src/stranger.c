@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/* Strangers: CONNECTs, half-open sessions, refusals. Calls peer, life, transmit, wire. */
+#include <errno.h>
+#include <string.h>
+
+#include "life.h"
+#include "nodeimpl.h"
+#include "peer.h"
+#include "random.h"
+#include "stranger.h"
+#include "transmit.h"
+
+/* How long a peer may take to prove that its address is its own. */
+#define HALF_OPEN_MS 5000
+#define ANSWERS_PER_SECOND 200
+#define ANSWERING_MAX 32
+
+static void rate_init(struct weft__rate *rate, uint32_t per_second, int64_t now)
+{
+	*rate = (struct weft__rate){now, per_second, per_second};
+}
+
+/* Takes one of so many a second. */
+static bool take(struct weft__rate *rate, int64_t now)
+{
+	int64_t more = (now - rate->filled_ms) * rate->per_second / 1000;
+	if (more > 0) {
+		rate->filled_ms = now;
+		rate->tokens = more > rate->per_second - rate->tokens
+				       ? rate->per_second
+				       : rate->tokens + (uint32_t)more;
+	}
+	if (rate->tokens == 0)
+		return false;
+	rate->tokens--;
+	return true;
+}
+
+void weft__strangers_init(struct weft__strangers *strangers, unsigned connects, int64_t now)
+{
+	*strangers = (struct weft__strangers){.half_open = 0};
+	rate_init(&strangers->connects, connects, now);
+	rate_init(&strangers->answers, ANSWERS_PER_SECOND, now);
+}
+
+/* Sends a refusal to an address that may be anybody's: a few at once, and so many a second. */
+static void refuse(struct weft_node *node, const struct weft_addr *addr, uint64_t session,
+		   const struct weft__farewell *farewell)
+{
+	struct weft__strangers *strangers = &node->strangers;
+	weft_dest dest;
+	if (strangers->answering >= ANSWERING_MAX || !take(&strangers->answers, node->now)) {
+		node->stats.drop_refused++;
+		return;
+	}
+	struct weft__sframe *frame = weft__sframe_take(node, true);
+	if (!frame)
+		goto drop;
+	if (weft_net_add_peer(node->net, addr, &dest) < 0)
+		goto give_frame;
+	struct weft__header header = {
+		.version = WEFT__WIRE_VERSION,
+		.type = WEFT__REJECT,
+		.session = session,
+	};
+	weft__wire_put_header(frame->data, &header);
+	frame->type = WEFT__REJECT;
+	frame->len = WEFT__HEADER_LEN + weft__wire_put_reject(frame->data + WEFT__HEADER_LEN,
+							      WEFT__SMALL_FRAME - WEFT__HEADER_LEN,
+							      farewell);
+	frame->stranger = dest;
+	if (weft__transmit_stranger(node, frame) < 0)
+		goto remove_dest;
+	strangers->answering++;
+	return;
+
+remove_dest:
+	weft_net_remove_peer(node->net, dest);
+give_frame:
+	weft__sframe_give(node, frame, false);
+drop:
+	node->stats.drop_refused++;
+}
+
+void weft__stranger_sent(struct weft_node *node, struct weft__sframe *frame)
+{
+	node->strangers.answering--;
+	weft_net_remove_peer(node->net, frame->stranger);
+}
+
+static struct weft__peer *half_open_of(const struct weft_node *node,
+				       const struct weft__hello *hello)
+{
+	struct weft__peer *peer;
+	TAILQ_FOREACH (peer, &node->half_open, half_open) {
+		if (peer->s.instance == hello->instance && peer->s.nonce == hello->nonce &&
+		    peer->s.peer_id == hello->session)
+			return peer;
+	}
+	return NULL;
+}
+
+/* Gives up a half-open session at random, so that no flood can tell which. */
+static void evict(struct weft_node *node)
+{
+	uint32_t random = 0;
+	struct weft__peer *peer = TAILQ_FIRST(&node->half_open);
+	if (!peer)
+		return;
+	/* Without a random number it is the oldest one. */
+	weft__random(&random, sizeof(random));
+	for (random %= node->strangers.half_open; random > 0; random--)
+		peer = TAILQ_NEXT(peer, half_open);
+	node->stats.evicted++;
+	weft__life_event(node, peer, WEFT__TIMEOUT);
+}
+
+/* Whether the newcomer is welcome: 0, or the reason against it. */
+static enum weft_reason judge(struct weft_node *node, const struct weft__header *header,
+			      const struct weft__hello *hello, int *code)
+{
+	struct weft__session trial = {.state = WEFT__HALFOPEN};
+	struct weft_peer_info info;
+	int reason = weft__session_hello(&trial, hello, header->credit, node->frame_size,
+					 WEFT__OWN_FEATURES);
+	if (reason)
+		return (enum weft_reason)reason;
+	if (node->open_peers >= node->opts.max_peers)
+		return WEFT_REASON_FULL;
+	if (!node->events.accept)
+		return WEFT_REASON_NONE;
+	weft__peer_tell(node, hello, &info);
+	bool before = weft__callback_begin(node);
+	*code = node->events.accept(node, &info, node->user);
+	weft__callback_end(node, before);
+	return *code == 0 ? WEFT_REASON_NONE : WEFT_REASON_REFUSED;
+}
+
+static void begin(struct weft_node *node, const struct weft__header *header,
+		  const struct weft__hello *hello)
+{
+	struct weft__peer *peer;
+	uint64_t id;
+	if (node->strangers.half_open >= node->opts.max_half_open)
+		evict(node);
+	if (weft__random(&id, sizeof(id)) < 0 || weft__peer_make(node, &hello->addr, &peer) < 0) {
+		/* There may be room for it when it asks again. */
+		evict(node);
+		node->stats.drop_refused++;
+		return;
+	}
+	weft__session_accept(&peer->s, &node->pool, id | 1, node->now, node->now + HALF_OPEN_MS);
+	weft__session_hello(&peer->s, hello, header->credit, node->frame_size, WEFT__OWN_FEATURES);
+	peer->s.keepalive_ms = (uint32_t)node->opts.keepalive_ms;
+	memcpy(peer->provider, hello->provider, sizeof(peer->provider));
+	TAILQ_INSERT_TAIL(&node->half_open, peer, half_open);
+	peer->is_half_open = true;
+	node->strangers.half_open++;
+	if (weft__peer_enter(node, peer) < 0) {
+		weft__life_event(node, peer, WEFT__TIMEOUT);
+		return;
+	}
+	weft__life_event(node, peer, WEFT__RX_CONNECT);
+	weft__life_set_timer(node, peer);
+}
+
+void weft__stranger_connect(struct weft_node *node, const struct weft__header *header,
+			    const struct weft__hello *hello, weft_dest source)
+{
+	struct weft_addr known;
+	int code = 0;
+	if (node->closing) {
+		node->stats.drop_state++;
+		return;
+	}
+	if (!take(&node->strangers.connects, node->now)) {
+		node->stats.drop_rate++;
+		return;
+	}
+	if (source != WEFT_DEST_NONE && weft_net_get_peer_addr(node->net, source, &known) == 0 &&
+	    !weft_addr_equal(&known, &hello->addr)) {
+		node->stats.drop_source++;
+		return;
+	}
+	struct weft__peer *peer = half_open_of(node, hello);
+	if (peer) {
+		weft__life_event(node, peer, WEFT__RX_CONNECT);
+		return;
+	}
+	enum weft_reason reason = judge(node, header, hello, &code);
+	if (reason == WEFT_REASON_NONE) {
+		begin(node, header, hello);
+		return;
+	}
+	node->stats.rejected++;
+	struct weft__farewell farewell = {
+		.quoted = hello->nonce,
+		.reason = (uint16_t)reason,
+		.code = (uint16_t)code,
+	};
+	refuse(node, &hello->addr, hello->session, &farewell);
+}
+
+void weft__stranger_ping(struct weft_node *node, uint64_t session, const struct weft__ping *ping)
+{
+	struct weft__farewell farewell = {
+		.quoted = session,
+		.reason = WEFT_REASON_UNKNOWN,
+	};
+	if (!node->closing)
+		refuse(node, &ping->addr, ping->session, &farewell);
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/* Frames that leave. Calls frame, session, wire, life, peer, and layer 1. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "life.h"
+#include "nodeimpl.h"
+#include "peer.h"
+#include "transmit.h"
+
+/* How long the last frame of a session, or a refusal, may take to leave. */
+#define LAST_FRAME_MS 2000
+
+static weft_done_fn sent;
+
+static int post(struct weft_node *node, weft_dest dest, struct weft__sframe *frame, int timeout_ms)
+{
+	struct weft_post what = WEFT_POST_INIT;
+	what.buf = frame->buf;
+	what.len = frame->len;
+	what.timeout_ms = timeout_ms;
+	int ret = weft_net_send(node->net, dest, &what, sent, frame);
+	if (ret == 0)
+		node->frames.in_flight++;
+	return ret;
+}
+
+/* Gives a frame of a session to the net, with a header that tells how things are now. */
+static int transmit(struct weft_node *node, struct weft__peer *peer, struct weft__sframe *frame,
+		    bool last)
+{
+	struct weft__header header;
+	bool gone = peer->s.state == WEFT__GONE;
+	if (peer->is_owing && !gone)
+		weft__credit_grant(&node->pool, &peer->s.credit);
+	uint32_t number = frame->control ? peer->s.tx_number : frame->number;
+	weft__session_fill(&peer->s, &header, frame->type, number);
+	if (frame->type == WEFT__CONNECT)
+		header.session = 0;
+	if (frame->awaited && last)
+		header.flags = WEFT__FLAG_ACK_NOW;
+	weft__wire_put_header(frame->data, &header);
+	frame->peer = peer;
+	int ret = post(node, peer->dest, frame, gone ? LAST_FRAME_MS : -1);
+	if (ret < 0)
+		return ret;
+	peer->operations++;
+	node->stats.frames_sent++;
+	return 0;
+}
+
+/* Whether the net only has no room at the moment. */
+static bool for_now(int code)
+{
+	return code == -ENOBUFS || code == -EHOSTUNREACH || code == -ENOMEM;
+}
+
+static void flush_messages(struct weft_node *node, struct weft__peer *peer)
+{
+	struct weft__sframe *frame;
+	while ((frame = TAILQ_FIRST(&peer->queue))) {
+		if (!weft__session_may_send(&peer->s, frame->costs)) {
+			if (peer->s.state == WEFT__OPEN || peer->s.state == WEFT__CLOSING)
+				node->stats.stalls++;
+			return;
+		}
+		/* On success it may only be touched by its end, which is never now. */
+		bool last = TAILQ_NEXT(frame, link) == NULL;
+		uint32_t number = frame->number;
+		bool costs = frame->costs;
+		int ret = transmit(node, peer, frame, last);
+		if (ret < 0 && for_now(ret)) {
+			weft__peer_mark_dirty(node, peer);
+			return;
+		}
+		if (ret < 0) {
+			weft__life_fail(node, peer, WEFT_REASON_FABRIC,
+					"the net refuses to send: %s", weft_strerror(ret));
+			return;
+		}
+		TAILQ_REMOVE(&peer->queue, frame, link);
+		peer->in_flight++;
+		weft__session_sent(&peer->s, number, costs, node->now);
+		peer->wanted &= ~(unsigned)WEFT__WANT_CREDIT;
+	}
+}
+
+static size_t put_hello(const struct weft_node *node, const struct weft__peer *peer, uint8_t *to,
+			size_t room)
+{
+	struct weft__hello hello = {
+		.version_min = WEFT__WIRE_VERSION,
+		.version_max = WEFT__WIRE_VERSION,
+		.features = peer->s.outgoing ? WEFT__OWN_FEATURES : peer->s.features,
+		.max_frame = node->frame_size,
+		.instance = node->instance,
+		.session = peer->s.id,
+		.nonce = peer->s.nonce,
+		.max_message = node->opts.max_message,
+		.keepalive_ms = (uint32_t)node->opts.keepalive_ms,
+		.silence_ms = (uint32_t)node->opts.silence_ms,
+		.libfabric = node->libfabric,
+		.addr = node->addr,
+	};
+	snprintf(hello.provider, sizeof(hello.provider), "%s", node->provider);
+	return weft__wire_put_hello(to, room, &hello);
+}
+
+static size_t put_close(const struct weft__peer *peer, uint8_t *to, size_t room)
+{
+	struct weft__farewell farewell = {.reason = (uint16_t)peer->reason};
+	if (peer->why)
+		snprintf(farewell.text, sizeof(farewell.text), "%s", peer->why);
+	farewell.text_len = (uint16_t)strlen(farewell.text);
+	return weft__wire_put_close(to, room, &farewell);
+}
+
+static const struct {
+	enum weft__control control;
+	enum weft__frame_type type;
+} controls[] = {
+	{WEFT__WANT_CONNECT, WEFT__CONNECT}, {WEFT__WANT_ACCEPT, WEFT__ACCEPT},
+	{WEFT__WANT_CREDIT, WEFT__CREDIT},   {WEFT__WANT_PING, WEFT__PING},
+	{WEFT__WANT_PONG, WEFT__PONG},	     {WEFT__WANT_CLOSED, WEFT__CLOSED},
+	{WEFT__WANT_CLOSE, WEFT__CLOSE},
+};
+
+static void put_contents(const struct weft_node *node, struct weft__peer *peer,
+			 struct weft__sframe *frame)
+{
+	uint8_t *to = frame->data + WEFT__HEADER_LEN;
+	size_t room = WEFT__SMALL_FRAME - WEFT__HEADER_LEN;
+	size_t len = 0;
+	if (frame->type == WEFT__CONNECT || frame->type == WEFT__ACCEPT) {
+		len = put_hello(node, peer, to, room);
+	} else if (frame->type == WEFT__PING) {
+		struct weft__ping ping = {peer->s.id, node->instance, node->addr};
+		len = weft__wire_put_ping(to, room, &ping);
+	} else if (frame->type == WEFT__CLOSE) {
+		len = put_close(peer, to, room);
+	}
+	frame->len = WEFT__HEADER_LEN + len;
+}
+
+static void send_control(struct weft_node *node, struct weft__peer *peer, size_t which)
+{
+	enum weft__control control = controls[which].control;
+	struct weft__sframe *frame = weft__sframe_take(node, true);
+	if (!frame) {
+		weft__peer_mark_dirty(node, peer);
+		return;
+	}
+	frame->type = (uint8_t)controls[which].type;
+	/* Without a place in the order, a CLOSE takes the next number that no frame has had. */
+	if (control == WEFT__WANT_CLOSE)
+		frame->number = peer->s.tx_number + 1;
+	else
+		frame->control = control;
+	put_contents(node, peer, frame);
+	int ret = transmit(node, peer, frame, false);
+	frame->control = control;
+	if (ret == 0) {
+		peer->wanted &= ~(unsigned)control;
+		peer->flying |= control;
+		if (control == WEFT__WANT_PING)
+			weft__session_pinged(&peer->s, node->now);
+		return;
+	}
+	weft__sframe_give(node, frame, false);
+	if (peer->s.state == WEFT__GONE)
+		peer->wanted &= ~(unsigned)control;
+	else if (for_now(ret))
+		weft__peer_mark_dirty(node, peer);
+	else
+		weft__life_fail(node, peer, WEFT_REASON_FABRIC, "the net refuses to send: %s",
+				weft_strerror(ret));
+}
+
+void weft__transmit_flush(struct weft_node *node, struct weft__peer *peer)
+{
+	flush_messages(node, peer);
+	for (size_t i = 0; i < sizeof(controls) / sizeof(controls[0]); i++) {
+		unsigned control = controls[i].control;
+		if ((peer->wanted & control) && !(peer->flying & control))
+			send_control(node, peer, i);
+	}
+}
+
+void weft__transmit_queue(struct weft__peer *peer, struct weft__sframe *frame,
+			  enum weft__frame_type type)
+{
+	frame->type = (uint8_t)type;
+	frame->costs = type != WEFT__CLOSE;
+	frame->number = ++peer->s.tx_queued;
+	if (!frame->small)
+		peer->frames++;
+	TAILQ_INSERT_TAIL(&peer->queue, frame, link);
+}
+
+void weft__transmit_cancel(struct weft_node *node, struct weft__peer *peer)
+{
+	struct weft__sframe *frame;
+	while ((frame = TAILQ_FIRST(&peer->queue))) {
+		TAILQ_REMOVE(&peer->queue, frame, link);
+		if (!frame->small)
+			peer->frames--;
+		weft__sframe_give(node, frame, false);
+	}
+	peer->s.tx_queued = peer->s.tx_number;
+}
+
+int weft__transmit_stranger(struct weft_node *node, struct weft__sframe *frame)
+{
+	int ret = post(node, frame->stranger, frame, LAST_FRAME_MS);
+	if (ret == 0)
+		node->stats.frames_sent++;
+	return ret;
+}
+
+/* What a frame's error means for its session. */
+static void failed(struct weft_node *node, struct weft__peer *peer, unsigned control,
+		   const struct weft_done *done)
+{
+	if (peer->s.state == WEFT__GONE)
+		return;
+	peer->prov_errno = done->prov_errno;
+	peer->advice = done->advice;
+	/* There may be nobody there yet: CONNECT is repeated until the time is up. */
+	if (control == WEFT__WANT_CONNECT) {
+		weft__life_reason(peer, WEFT_REASON_TIMEOUT, "the fabric says: %s", done->text);
+		return;
+	}
+	weft__life_fail(node, peer, WEFT_REASON_FABRIC, "the fabric says: %s", done->text);
+}
+
+static void sent(struct weft_net *net, const struct weft_done *done)
+{
+	struct weft__sframe *frame = done->user;
+	struct weft_node *node = frame->node;
+	struct weft__peer *peer = frame->peer;
+	unsigned control = frame->control;
+	/* Of these the provider may still read the memory. */
+	bool spoilt = done->status == -ETIMEDOUT || done->status == -ECANCELED;
+	(void)net;
+	node->frames.in_flight--;
+	if (!peer) {
+		weft__stranger_sent(node, frame);
+		weft__sframe_give(node, frame, spoilt);
+		return;
+	}
+	peer->operations--;
+	if (control)
+		peer->flying &= ~control;
+	else
+		peer->in_flight--;
+	if (!frame->small)
+		peer->frames--;
+	weft__sframe_give(node, frame, spoilt);
+	if (done->status < 0 && !spoilt)
+		failed(node, peer, control, done);
+	if (peer->wanted || !TAILQ_EMPTY(&peer->queue))
+		weft__peer_mark_dirty(node, peer);
+	weft__peer_reap(node, peer);
+}
