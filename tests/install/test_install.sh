@@ -91,7 +91,8 @@ DESTDIR=$tmp/destdir meson install -C "$tmp/build" --no-rebuild
 (cd "$prefix" && find . | sort) >"$tmp/direct"
 (cd "$tmp/destdir$prefix" && find . | sort) >"$tmp/staged"
 diff -u "$tmp/direct" "$tmp/staged" || fail "DESTDIR brings other files"
-for file in include/weft/net.h include/weft/version.h lib/libweft.a lib/libweft.so lib/pkgconfig/weft.pc; do
+for file in include/weft/net.h include/weft/version.h lib/libweft.a lib/libweft.so lib/pkgconfig/weft.pc \
+	share/man/man3/weft_net_send.3 share/man/man7/weft.7; do
 	[ -f "$prefix/$file" ] || fail "$file is not installed"
 done
 echo "all passed"
