@@ -4,6 +4,7 @@
  * registration.
  */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -144,6 +145,22 @@ static void leave_net(struct weft_net *net, struct weft_buf *buf)
 	buf->net = NULL;
 }
 
+/*
+ * The buffers that live as long as the process, since a device may go on touching them. Nobody
+ * walks this list: it is there so that whoever looks for lost memory sees that these are not lost.
+ */
+static struct weft_buf *_Atomic kept;
+
+/* Takes the buffer from its net, with a reference that is never dropped. */
+static void keep(struct weft_net *net, struct weft_buf *buf)
+{
+	weft__buf_ref(buf);
+	leave_net(net, buf);
+	buf->next_kept = atomic_load(&kept);
+	while (!atomic_compare_exchange_weak(&kept, &buf->next_kept, buf))
+		continue;
+}
+
 /* The owner's function must not find the net in the middle of something and close it. */
 static void give_back(struct weft_net *net, struct weft_buf *buf)
 {
@@ -162,8 +179,7 @@ void weft__buf_free(struct weft_buf *buf)
 		/* The provider goes on using the memory: it must not be freed, nor given back. */
 		weft__log(&net->log, WEFT_LOG_ERROR,
 			  "cannot deregister %zu bytes; they are kept for ever", buf->size);
-		buf->refs = 1;
-		leave_net(net, buf);
+		keep(net, buf);
 		return;
 	}
 	if (net)
@@ -215,9 +231,10 @@ int weft__bufs_detach(struct weft_net *net)
 		int ret = close_regs(buf);
 		/* What cannot be deregistered may be touched for ever, and is kept for ever. */
 		if (ret > 0)
-			weft__buf_ref(buf);
+			keep(net, buf);
+		else
+			leave_net(net, buf);
 		failed += ret;
-		leave_net(net, buf);
 		if (shared)
 			weft__buf_unref(buf);
 	}
@@ -230,8 +247,7 @@ int weft__bufs_abandon(struct weft_net *net)
 	int count = 0;
 	while ((buf = TAILQ_FIRST(&net->bufs))) {
 		buf->mr = buf->shared = NULL;
-		buf->refs++;
-		leave_net(net, buf);
+		keep(net, buf);
 		count++;
 	}
 	return count;

@@ -24,6 +24,7 @@ struct weft_buf {
 	struct fid_mr *shared; /* the registration for one-sided access, or NULL */
 	unsigned access;       /* of it */
 	TAILQ_ENTRY(weft_buf) link;
+	struct weft_buf *next_kept; /* of those that live as long as the process */
 };
 
 TAILQ_HEAD(weft__buf_list, weft_buf);

@@ -7,7 +7,10 @@
 
 void weft__pool_init(struct weft__pool *pool, uint32_t budget, uint32_t sessions)
 {
-	*pool = (struct weft__pool){.borrowable = budget > sessions ? budget - sessions : 0};
+	*pool = (struct weft__pool){
+		.budget = budget,
+		.borrowable = budget > sessions ? budget - sessions : 0,
+	};
 }
 
 /* What counts against a session: allowed and not arrived, or arrived and still in memory. */
@@ -40,6 +43,7 @@ void weft__credit_open(struct weft__pool *pool, struct weft__credit *credit)
 {
 	*credit = (struct weft__credit){.granted = 1, .window = 1};
 	pool->out++;
+	pool->sessions++;
 }
 
 uint32_t weft__credit_close(struct weft__pool *pool, struct weft__credit *credit)
@@ -48,6 +52,7 @@ uint32_t weft__credit_close(struct weft__pool *pool, struct weft__credit *credit
 	uint32_t held = credit->held;
 	pool->out -= weft__credit_open_frames(credit);
 	set_window(pool, credit, 1);
+	pool->sessions--;
 	pool->borrowed += held - borrowed(before);
 	*credit = (struct weft__credit){.window = 1};
 	return held;

@@ -15,9 +15,11 @@
 
 /* What all sessions of a node share. */
 struct weft__pool {
-	uint32_t borrowable; /* the budget in frames, without the one that each session has */
+	uint32_t budget;     /* frames in all */
+	uint32_t borrowable; /* of these, without the one that each session may have */
 	uint32_t borrowed;   /* of these; frames still held for sessions that are gone included */
 	uint32_t borrowers;  /* sessions whose window is more than one */
+	uint32_t sessions;   /* all that there are */
 	uint32_t out;        /* frames that peers may send at this moment */
 };
 
@@ -37,7 +39,17 @@ struct weft__allowance {
 	uint32_t returned; /* given back */
 };
 
+/* sessions: how many there may be at most. */
 void weft__pool_init(struct weft__pool *pool, uint32_t budget, uint32_t sessions);
+
+/*
+ * Whether there is a frame for one more session. Of those that may be there at most each has one, unless frames that are
+ * held for sessions that are gone take its place.
+ */
+static inline bool weft__pool_has_room(const struct weft__pool *pool)
+{
+	return pool->borrowed + pool->sessions < pool->budget;
+}
 
 /* Begins with one frame allowed. */
 void weft__credit_open(struct weft__pool *pool, struct weft__credit *credit);

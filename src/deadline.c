@@ -78,9 +78,15 @@ int weft__deadlines_next(const struct weft__deadlines *wheel, int64_t now_ms, in
 				soonest = entry->at_ms;
 		}
 		/* Those of a later turn of the wheel do not count in this one. */
-		if (soonest >> WEFT__WHEEL_SHIFT <= number)
-			return soonest > now_ms ? (int)(soonest - now_ms) : 0;
+		if (soonest >> WEFT__WHEEL_SHIFT > number)
+			continue;
+		if (soonest <= now_ms)
+			return 0;
+		return soonest - now_ms < limit_ms ? (int)(soonest - now_ms) : limit_ms;
 	}
 	int64_t seen = ((end + 1) << WEFT__WHEEL_SHIFT) - now_ms;
+	/* After more than a turn of the wheel without a sweep, only a sweep can tell. */
+	if (seen < 0)
+		return 0;
 	return seen < limit_ms ? (int)seen : limit_ms;
 }

@@ -17,6 +17,8 @@
 #include "netimpl.h"
 
 #define TABLE_START 16
+/* Addresses that nobody uses any more, and that stay in the address vector all the same. */
+#define KEPT_MAX 1024
 
 struct weft__dest *weft__dest_find(struct weft__dests *dests, fi_addr_t fi_addr)
 {
@@ -93,11 +95,36 @@ static void leave_av(struct weft_net *net, struct weft__dest *dest)
 			  weft_strerror(ret));
 }
 
+static void retire(struct weft__dests *dests, struct weft__dest *dest)
+{
+	dest->retiring = true;
+	dest->retired_in = dests->reads;
+	TAILQ_INSERT_TAIL(&dests->retiring, dest, link);
+}
+
+/* Takes it off the list of those that are leaving or that have been left. */
 static void stop_retiring(struct weft__dests *dests, struct weft__dest *dest)
 {
 	if (dest->retiring)
-		TAILQ_REMOVE(&dests->retiring, dest, retiring_link);
+		TAILQ_REMOVE(&dests->retiring, dest, link);
 	dest->retiring = false;
+	if (dest->kept) {
+		TAILQ_REMOVE(&dests->kept, dest, link);
+		dests->kept_count--;
+	}
+	dest->kept = false;
+}
+
+/* Leaves it where it is until there are too many of its kind. */
+static void keep(struct weft__dests *dests, struct weft__dest *dest)
+{
+	dest->kept = true;
+	TAILQ_INSERT_TAIL(&dests->kept, dest, link);
+	if (dests->kept_count++ < KEPT_MAX)
+		return;
+	struct weft__dest *oldest = TAILQ_FIRST(&dests->kept);
+	stop_retiring(dests, oldest);
+	retire(dests, oldest);
 }
 
 /* Takes a destination out of all tables and frees it. */
@@ -159,7 +186,7 @@ static int check_addr(struct weft_net *net, const struct weft_addr *addr, struct
 static int make_dest(struct weft_net *net, const struct weft_addr *addr, weft_dest *out)
 {
 	struct weft__dests *dests = &net->dests;
-	if (dests->count >= net->max_peers) {
+	if (dests->count - dests->kept_count >= net->max_peers) {
 		net->stats.refused++;
 		weft__log(&net->log, WEFT_LOG_ERROR,
 			  "cannot add a peer: %zu is the limit of max_peers, of the provider %s, "
@@ -212,15 +239,21 @@ int weft_net_add_peer(struct weft_net *net, const struct weft_addr *addr, weft_d
 void weft__dest_released(struct weft_net *net, struct weft__dest *dest)
 {
 	/* A net that closes takes all out at once, when the endpoint is gone. */
-	if (dest->refs > 0 || dest->queue.count > 0 || dest->retiring || net->closing)
+	if (dest->refs > 0 || dest->queue.count > 0 || dest->retiring || dest->kept || net->closing)
 		return;
 	if (dest->fi_addr == FI_ADDR_NOTAVAIL) {
 		forget(net, dest);
 		return;
 	}
-	dest->retiring = true;
-	dest->retired_in = net->dests.reads;
-	TAILQ_INSERT_TAIL(&net->dests.retiring, dest, retiring_link);
+	/*
+	 * Where both ends count the messages between them, one that forgets the count while the other goes on is not
+	 * understood any more: the other waits for ever for what it takes to be missing, or ends its process over what
+	 * it takes to be a repetition.
+	 */
+	if (net->choice.quirks->counts_messages && dest->known)
+		keep(&net->dests, dest);
+	else
+		retire(&net->dests, dest);
 }
 
 void weft__dests_retire(struct weft_net *net)
@@ -260,6 +293,7 @@ int weft_net_get_peer_addr(const struct weft_net *net, weft_dest handle, struct 
 void weft__dests_init(struct weft__dests *dests)
 {
 	TAILQ_INIT(&dests->retiring);
+	TAILQ_INIT(&dests->kept);
 }
 
 void weft__dests_free(struct weft_net *net)

@@ -29,7 +29,9 @@ struct weft__dest {
 	 */
 	bool retiring;
 	uint64_t retired_in;
-	TAILQ_ENTRY(weft__dest) retiring_link;
+	bool kept;  /* nobody uses it, but it is to be found as it is when it is added again */
+	bool known; /* a message has passed, either way */
+	TAILQ_ENTRY(weft__dest) link; /* of those retiring, or kept */
 	struct weft_addr addr;
 	UT_hash_handle by_addr; /* key: addr.raw; those being removed are not in it */
 	UT_hash_handle by_fi_addr;
@@ -45,7 +47,9 @@ struct weft__dests {
 	uint32_t count;
 	struct weft__dest *by_addr;
 	struct weft__dest *by_fi_addr;
-	TAILQ_HEAD(, weft__dest) retiring;
+	TAILQ_HEAD(weft__dest_list, weft__dest) retiring;
+	struct weft__dest_list kept; /* the oldest first */
+	uint32_t kept_count;
 	uint64_t reads; /* of the completion queue, counted when they begin */
 	struct weft__dest *recent[WEFT__RECENT]; /* by fi_addr modulo its size: a short cut to by_fi_addr */
 };
@@ -67,7 +71,10 @@ static inline weft_dest weft__dest_source(struct weft__dests *dests, fi_addr_t s
 	struct weft__dest *dest = dests->recent[source % WEFT__RECENT];
 	if (!dest || dest->fi_addr != source)
 		dest = weft__dest_find(dests, source);
-	return dest && dest->refs > 0 ? dest->handle : WEFT_DEST_NONE;
+	if (!dest)
+		return WEFT_DEST_NONE;
+	dest->known = true;
+	return dest->refs > 0 ? dest->handle : WEFT_DEST_NONE;
 }
 
 /*

@@ -126,6 +126,7 @@ struct weft__sframe *weft__sframe_take(struct weft_node *node, bool small)
 	frame->len = 0;
 	frame->costs = frame->awaited = false;
 	frame->control = 0;
+	frame->out = NULL;
 	return frame;
 }
 

@@ -13,6 +13,7 @@
 
 #include <weft/weft.h>
 
+struct weft__out;
 struct weft__peer;
 
 /* A frame that came, or waits to. It belongs to whoever has a reference; without any it goes back to be posted. */
@@ -46,7 +47,9 @@ struct weft__sframe {
 	bool costs;    /* credit, and room in the send budget */
 	bool awaited;  /* somebody waits for its acknowledgement */
 	uint32_t number;
+	uint32_t last_id; /* of the messages in it */
 	unsigned control; /* the WEFT__WANT_* that it answers */
+	struct weft__out *out; /* it is the place of this big message in the queue, and not itself sent */
 	TAILQ_ENTRY(weft__sframe) link;
 };
 

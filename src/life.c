@@ -67,8 +67,7 @@ static void drop_early(struct weft_node *node, struct weft__peer *peer)
 static bool close_waits(const struct weft__peer *peer)
 {
 	const struct weft__sframe *frame;
-	TAILQ_FOREACH(frame, &peer->queue, link)
-	{
+	TAILQ_FOREACH (frame, &peer->queue, link) {
 		if (frame->type == WEFT__CLOSE)
 			return true;
 	}
@@ -101,6 +100,10 @@ static void end(struct weft_node *node, struct weft__peer *peer)
 	peer->counted = false;
 	weft__credit_close(&node->pool, &peer->s.credit);
 	drop_early(node, peer);
+	weft__in_end(peer);
+	if (peer->is_starved)
+		TAILQ_REMOVE(&node->starved, peer, starved);
+	peer->is_starved = false;
 	/* A CLOSE that is still behind messages leaves without them. */
 	if (close_waits(peer))
 		peer->wanted |= WEFT__WANT_CLOSE;
@@ -141,9 +144,9 @@ static void tell_opened(struct weft_node *node, struct weft__peer *peer)
 static bool queue_fits(const struct weft__peer *peer)
 {
 	const struct weft__sframe *frame;
-	TAILQ_FOREACH(frame, &peer->queue, link)
-	{
-		if (frame->len > peer->s.max_frame)
+	TAILQ_FOREACH (frame, &peer->queue, link) {
+		if (frame->out ? frame->out->len > peer->s.peer_max_message
+			       : frame->len > peer->s.max_frame)
 			return false;
 	}
 	return true;
@@ -169,19 +172,19 @@ static void opened(struct weft_node *node, struct weft__peer *peer)
 	peer->reason = WEFT_REASON_NONE;
 	free(peer->why);
 	peer->why = NULL;
-	peer->prov_errno = 0;
+	peer->by_peer = false;
+	peer->code = peer->prov_errno = 0;
 	peer->advice = NULL;
 	node->stats.opened++;
 	weft__log(&node->log, WEFT_LOG_DEBUG, "a session is open with %s", peer->provider);
+	weft__transmit_renumber(peer);
 	weft__peer_mark_owing(node, peer);
 	weft__peer_mark_dirty(node, peer);
 	weft__life_set_timer(node, peer);
 	tell_opened(node, peer);
 	if (!queue_fits(peer))
 		weft__life_fail(node, peer, WEFT_REASON_PROTOCOL,
-				"a message was queued before the peer said that its frames hold "
-				"%u bytes",
-				peer->s.max_frame);
+				"a message was sent that is longer than the peer takes");
 }
 
 /* The CLOSE of a session that the caller closes takes its place behind what waits. */
@@ -215,6 +218,8 @@ static void act(struct weft_node *node, struct weft__peer *peer, unsigned action
 		peer->wanted |= frames[i].control;
 		weft__peer_mark_dirty(node, peer);
 	}
+	if (actions & WEFT__DO_PING)
+		weft__session_pinged(&peer->s, node->now);
 	if (actions & WEFT__DO_CLOSE) {
 		if (peer->s.state == WEFT__GONE)
 			peer->wanted |= WEFT__WANT_CLOSE;

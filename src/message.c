@@ -59,6 +59,9 @@ static void give_slot(struct weft_node *node, struct weft__slot *slot)
 	if (slot->timed)
 		weft__deadline_remove(&node->slot_timers, &slot->deadline);
 	slot->timed = false;
+	if (slot->out)
+		slot->out->slot = NULL;
+	slot->out = NULL;
 	TAILQ_INSERT_HEAD(&node->slots.free, slot, link);
 	node->slots.used--;
 }
@@ -145,9 +148,20 @@ void weft__message_expire(struct weft_node *node)
 		slot->timed = false;
 		if (slot->reply)
 			expect_late(slot->peer, slot->id);
+		if (slot->out)
+			weft__out_give_up(node, slot->peer, slot->out);
+		slot->out = NULL;
 		leave_list(slot);
 		end_slot(node, slot, NULL, -ETIMEDOUT);
 	}
+}
+
+void weft__slot_progress(struct weft_node *node, struct weft__slot *slot)
+{
+	if (!slot->timed)
+		return;
+	weft__deadline_remove(&node->slot_timers, &slot->deadline);
+	weft__deadline_add(&node->slot_timers, &slot->deadline, slot->timeout_ms);
 }
 
 static bool is_late(const struct weft__peer *peer, uint32_t id)
@@ -185,11 +199,59 @@ static void show(struct weft_node *node, struct weft__peer *peer, const struct w
 		weft__callback_end(node, before);
 	}
 	node->held.showing = NULL;
+	node->stats.received++;
+	node->stats.received_bytes += msg->len;
 }
 
 static uint32_t next_id(uint32_t id)
 {
 	return id == UINT32_MAX ? 1 : id + 1;
+}
+
+/* Shows a big message that is whole, and gives its memory back unless it is held. */
+static void show_big(struct weft_node *node, struct weft__peer *peer)
+{
+	struct weft__block *block = peer->in.block;
+	struct weft_msg msg = {
+		.size = sizeof(msg),
+		.data = (uint8_t *)weft_buf_data(block->buf) + block->off,
+		.len = peer->in.len,
+		.peer = peer->handle,
+		.id = peer->in.id,
+		.reply_to = peer->in.reply_to,
+	};
+	/* It is no longer arriving, whatever the callback does. */
+	peer->in = (struct weft__in){.block = NULL};
+	node->held.block = block;
+	show(node, peer, &msg);
+	node->held.block = NULL;
+	weft__block_unref(block);
+}
+
+/* Deals with one record. Returns false if it cannot be. */
+static bool take_record(struct weft_node *node, struct weft__peer *peer,
+			const struct weft__record *record)
+{
+	bool more = peer->in.block != NULL;
+	if (!more && record->id != next_id(peer->rx_id))
+		return false;
+	peer->rx_id = record->id;
+	if (more || record->rest > 0) {
+		int whole = weft__in_take(peer, record);
+		if (whole == 1)
+			show_big(node, peer);
+		return whole >= 0;
+	}
+	struct weft_msg msg = {
+		.size = sizeof(msg),
+		.data = record->data,
+		.len = record->len,
+		.peer = peer->handle,
+		.id = record->id,
+		.reply_to = record->reply_to,
+	};
+	show(node, peer, &msg);
+	return true;
 }
 
 void weft__message_deliver(struct weft_node *node, struct weft__peer *peer,
@@ -202,27 +264,17 @@ void weft__message_deliver(struct weft_node *node, struct weft__peer *peer,
 	int got;
 	node->held.frame = frame;
 	while ((got = weft__wire_get_record(body, len, &at, &record)) == 1) {
-		struct weft_msg msg = {
-			.size = sizeof(msg),
-			.data = record.data,
-			.len = record.len,
-			.peer = peer->handle,
-			.id = record.id,
-			.reply_to = record.reply_to,
-		};
-		if (record.id != next_id(peer->rx_id)) {
+		if (!take_record(node, peer, &record)) {
 			weft__life_fail(node, peer, WEFT_REASON_PROTOCOL,
-					"message %u came after %u", record.id, peer->rx_id);
-			return;
+					"a part of message %u came after message %u", record.id,
+					peer->rx_id);
+			break;
 		}
-		peer->rx_id = record.id;
-		node->stats.received++;
-		node->stats.received_bytes += record.len;
-		show(node, peer, &msg);
 		/* The callback may have ended the session. */
 		if (peer->s.state == WEFT__GONE)
-			return;
+			break;
 	}
+	node->held.frame = NULL;
 	if (got < 0) {
 		node->stats.drop_malformed++;
 		weft__life_fail(node, peer, WEFT_REASON_PROTOCOL, "a DATA frame is malformed");
@@ -255,7 +307,7 @@ static int measure(struct weft_node *node, const struct weft_send *send, size_t 
 	return 0;
 }
 
-static void copy(uint8_t *to, const struct weft_send *send)
+void weft__send_copy(uint8_t *to, const struct weft_send *send)
 {
 	if (send->iov) {
 		for (int i = 0; i < send->iov_count; i++) {
@@ -285,7 +337,7 @@ static int find_room(struct weft_node *node, struct weft__peer *peer, size_t len
 		     struct weft__sframe **out)
 {
 	struct weft__sframe *frame = TAILQ_LAST(&peer->queue, weft__sframes);
-	if (frame && frame->type == WEFT__DATA &&
+	if (frame && frame->type == WEFT__DATA && !frame->out &&
 	    frame->len + weft__record_room(len) <= shared_limit(peer)) {
 		*out = frame;
 		return 0;
@@ -322,6 +374,7 @@ static void fill_slot(struct weft_node *node, struct weft__peer *peer, struct we
 		.peer = peer,
 		.number = number,
 		.id = peer->tx_id,
+		.timeout_ms = send->timeout_ms,
 		.sent = send->sent,
 		.reply = send->reply,
 		.user = send->user,
@@ -333,33 +386,58 @@ static void fill_slot(struct weft_node *node, struct weft__peer *peer, struct we
 	}
 }
 
-static int put(struct weft_node *node, struct weft__peer *peer, const struct weft_send *send,
-	       size_t len)
+/* Puts a message that is longer than a frame into the queue. */
+static int put_big(struct weft_node *node, struct weft__peer *peer, const struct weft_send *send,
+		   size_t len, struct weft__slot *slot)
 {
-	struct weft__slot *slot = NULL;
-	struct weft__sframe *frame;
-	int ret = 0;
-	if (send->sent || send->reply)
-		ret = take_slot(&node->slots, &slot);
-	if (ret == 0)
-		ret = find_room(node, peer, len, &frame);
-	if (ret < 0) {
-		if (slot) {
-			slot->timed = false;
-			give_slot(node, slot);
-		}
-		return ret == -ENOBUFS ? no_buffers(node, peer) : ret;
-	}
+	struct weft__out *out;
+	int ret = weft__out_queue(node, peer, send, len, &out);
+	if (ret < 0)
+		return ret;
 	peer->tx_id = next_id(peer->tx_id);
+	out->id = TAILQ_LAST(&peer->queue, weft__sframes)->last_id = peer->tx_id;
+	if (slot) {
+		fill_slot(node, peer, slot, send, peer->s.tx_queued);
+		slot->out = out;
+		out->slot = slot;
+	}
+	return 0;
+}
+
+static int put_small(struct weft_node *node, struct weft__peer *peer, const struct weft_send *send,
+		     size_t len, struct weft__slot *slot)
+{
+	struct weft__sframe *frame;
+	int ret = find_room(node, peer, len, &frame);
+	if (ret < 0)
+		return ret;
+	peer->tx_id = next_id(peer->tx_id);
+	frame->last_id = peer->tx_id;
 	uint8_t *to = weft__wire_put_record(frame->data + frame->len, peer->tx_id, send->reply_to,
 					    (uint32_t)len);
-	copy(to, send);
+	weft__send_copy(to, send);
 	frame->len += weft__record_room(len);
 	if (slot) {
 		fill_slot(node, peer, slot, send, frame->number);
 		frame->awaited = true;
 	}
 	return 0;
+}
+
+static int put(struct weft_node *node, struct weft__peer *peer, const struct weft_send *send,
+	       size_t len)
+{
+	struct weft__slot *slot = NULL;
+	int ret = 0;
+	if (send->sent || send->reply)
+		ret = take_slot(&node->slots, &slot);
+	if (ret == 0 && len > peer->s.max_frame - WEFT_FRAME_OVERHEAD)
+		ret = put_big(node, peer, send, len, slot);
+	else if (ret == 0)
+		ret = put_small(node, peer, send, len, slot);
+	if (ret < 0 && slot)
+		give_slot(node, slot);
+	return ret == -ENOBUFS ? no_buffers(node, peer) : ret;
 }
 
 int weft_peer_send(struct weft_node *node, weft_peer handle, const struct weft_send *send)
@@ -374,7 +452,7 @@ int weft_peer_send(struct weft_node *node, weft_peer handle, const struct weft_s
 	int ret = measure(node, send, &len);
 	if (ret < 0)
 		return ret;
-	if (len > peer->s.max_frame - WEFT_FRAME_OVERHEAD ||
+	if (len >= WEFT__REST_NEVER ||
 	    (peer->s.state == WEFT__OPEN && len > peer->s.peer_max_message))
 		return -EMSGSIZE;
 	ret = put(node, peer, send, len);
@@ -401,28 +479,41 @@ int weft_msg_reply(struct weft_node *node, const struct weft_msg *request,
 	return weft_peer_send(node, request->peer, &answer);
 }
 
-/* The frame of a message that is being shown, or is held already; NULL for any other. */
-static struct weft__rframe *frame_of(const struct weft_node *node, const struct weft_msg *msg)
+/* Finds what a message lies in, that is being shown or is held already. */
+static bool find_place(const struct weft_node *node, const struct weft_msg *msg,
+		       struct weft__held *place)
 {
 	struct weft__held *held;
-	if (msg == node->held.showing)
-		return node->held.frame;
-	LIST_FOREACH (held, &node->held.list, link) {
-		if (msg == &held->msg)
-			return held->frame;
+	if (msg == node->held.showing) {
+		place->block = node->held.block;
+		place->frame = place->block ? NULL : node->held.frame;
+		return true;
 	}
-	return NULL;
+	LIST_FOREACH (held, &node->held.list, link) {
+		if (msg != &held->msg)
+			continue;
+		place->frame = held->frame;
+		place->block = held->block;
+		return true;
+	}
+	return false;
 }
 
 struct weft_msg *weft_msg_hold(struct weft_node *node, const struct weft_msg *msg)
 {
-	struct weft__rframe *frame = frame_of(node, msg);
-	struct weft__held *held = frame ? malloc(sizeof(*held)) : NULL;
+	struct weft__held place = {.node = node};
+	if (!find_place(node, msg, &place))
+		return NULL;
+	struct weft__held *held = malloc(sizeof(*held));
 	if (!held)
 		return NULL;
-	*held = (struct weft__held){.msg = *msg, .node = node, .frame = frame};
-	held->buf = weft_buf_ref(frame->buf);
-	frame->refs++;
+	place.msg = *msg;
+	place.buf = weft_buf_ref(place.block ? place.block->buf : place.frame->buf);
+	*held = place;
+	if (held->block)
+		held->block->refs++;
+	else
+		held->frame->refs++;
 	LIST_INSERT_HEAD(&node->held.list, held, link);
 	node->held.count++;
 	return &held->msg;
@@ -437,8 +528,12 @@ void weft_msg_release(struct weft_msg *msg)
 	if (held->node) {
 		LIST_REMOVE(held, link);
 		held->node->held.count--;
-		weft__rframe_unref(held->node, held->frame);
 	}
+	/* A block outlives its node, a frame does not. */
+	if (held->block)
+		weft__block_unref(held->block);
+	else if (held->node)
+		weft__rframe_unref(held->node, held->frame);
 	free(held);
 }
 

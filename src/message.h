@@ -15,6 +15,8 @@
 
 #include "deadline.h"
 
+struct weft__block;
+struct weft__out;
 struct weft__peer;
 struct weft__rframe;
 
@@ -25,6 +27,8 @@ struct weft__slot {
 	uint32_t id;
 	bool acked; /* it is among those that expect an answer */
 	bool timed;
+	int timeout_ms;
+	struct weft__out *out; /* the big message, while a part of it waits to be sent */
 	weft_sent_fn *sent; /* NULL once it has run */
 	weft_reply_fn *reply;
 	void *user;
@@ -44,7 +48,8 @@ struct weft__slot_pool {
 struct weft__held {
 	struct weft_msg msg; /* first: what the caller has */
 	struct weft_node *node; /* NULL: it is closed */
-	struct weft__rframe *frame;
+	struct weft__rframe *frame; /* what it lies in: this, */
+	struct weft__block *block;  /* or this */
 	struct weft_buf *buf; /* a reference of its own, for when the node is closed */
 	LIST_ENTRY(weft__held) link;
 };
@@ -54,9 +59,10 @@ LIST_HEAD(weft__held_list, weft__held);
 struct weft__helds {
 	struct weft__held_list list;
 	uint32_t count;
-	/* The message that a callback is looking at, and the frame that it lies in. */
+	/* The message that a callback is looking at, and what it lies in. */
 	const struct weft_msg *showing;
 	struct weft__rframe *frame;
+	struct weft__block *block;
 };
 
 void weft__slots_init(struct weft__slot_pool *pool, uint32_t max);
@@ -70,6 +76,12 @@ void weft__message_acked(struct weft_node *node, struct weft__peer *peer);
 
 /* Ends every message of a peer with a code. */
 void weft__message_end_all(struct weft_node *node, struct weft__peer *peer, int status);
+
+/* A part of a big message has left: its deadline begins anew. */
+void weft__slot_progress(struct weft_node *node, struct weft__slot *slot);
+
+/* Copies the bytes of a message together. */
+void weft__send_copy(uint8_t *to, const struct weft_send *send);
 
 /* Ends the messages whose deadline has passed. */
 void weft__message_expire(struct weft_node *node);

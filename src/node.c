@@ -158,6 +158,8 @@ static void init_lists(struct weft_node *node)
 	TAILQ_INIT(&node->ending);
 	TAILQ_INIT(&node->blocked);
 	TAILQ_INIT(&node->half_open);
+	TAILQ_INIT(&node->starved);
+	weft__blocks_init(&node->blocks);
 	LIST_INIT(&node->held.list);
 	atomic_init(&node->posted, NULL);
 	atomic_init(&node->woken, false);
@@ -211,6 +213,8 @@ free_node:
 
 int weft_node_post(struct weft_node *node, weft_post_fn *fn, void *user)
 {
+	if (node->closing)
+		return -ECANCELED;
 	struct weft__posted *posted = malloc(sizeof(*posted));
 	if (!posted)
 		return -ENOMEM;
@@ -256,6 +260,8 @@ static int turn(struct weft_node *node, int timeout_ms)
 	if (atomic_load_explicit(&node->posted, memory_order_relaxed))
 		run_posted(node);
 	weft__message_expire(node);
+	if (node->blocks.freed)
+		weft__in_retry(node);
 	weft__life_tick(node, ret == 0);
 	if (node->frames.posted < node->frames.target)
 		weft__rframes_post(node);
@@ -383,6 +389,7 @@ int weft_node_get_stats(const struct weft_node *node, struct weft_node_stats *ou
 	full.session_memory =
 		sizeof(struct weft__peer) + sizeof(*node->table) + sizeof(*node->generation);
 	full.memory = sizeof(*node) + sessions + weft__frames_memory(node) +
+		      node->blocks.bytes + node->blocks.kept_bytes +
 		      node->slots.allocated * sizeof(struct weft__slot) +
 		      node->table_size * (sizeof(*node->table) + sizeof(*node->generation));
 	for (uint32_t i = 0; i < node->table_size; i++) {
@@ -441,6 +448,7 @@ int weft_node_close(struct weft_node *node, int linger_ms)
 	/* The last frames leave while the net closes. */
 	weft__peers_flush(node);
 	weft__held_detach(node);
+	weft__blocks_detach(node);
 	int left = weft_net_close(node->net);
 	weft__peers_free(node);
 	weft__slots_free(&node->slots);

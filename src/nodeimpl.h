@@ -12,6 +12,7 @@
 
 #include <weft/weft.h>
 
+#include "big.h"
 #include "deadline.h"
 #include "frame.h"
 #include "log.h"
@@ -60,12 +61,13 @@ struct weft__peer {
 	struct weft__slots unacked; /* in the order of frames */
 	struct weft__slots asking;  /* acknowledged, with an answer expected */
 	struct weft__rframes early; /* by number */
+	struct weft__in in;	    /* the big message that is arriving */
 	/* The ids of the last messages whose answer was not there in time. */
 	uint32_t late[WEFT__LATE], late_next;
 
 	/* Lists of the node's that it may be on. */
-	bool is_dirty, is_owing, is_ending, is_blocked, is_half_open;
-	TAILQ_ENTRY(weft__peer) dirty, owing, ending, blocked, half_open;
+	bool is_dirty, is_owing, is_ending, is_blocked, is_half_open, is_starved;
+	TAILQ_ENTRY(weft__peer) dirty, owing, ending, blocked, half_open, starved;
 
 	struct weft__deadline timer;
 	bool timer_on;
@@ -100,7 +102,7 @@ struct weft_node {
 	int64_t now; /* milliseconds, of this turn */
 	int64_t owing_ms; /* when the first of those that are owing began to */
 	bool in_callback;
-	bool closing;
+	atomic_bool closing;
 	int callbacks; /* run in this turn */
 
 	struct weft__pool pool;
@@ -119,6 +121,8 @@ struct weft_node {
 	struct weft__peer_list ending;  /* gone, and the caller has not been told */
 	struct weft__peer_list blocked; /* the caller was answered by -ENOBUFS */
 	struct weft__peer_list half_open;
+	struct weft__peer_list starved; /* a big message of theirs waits for memory */
+	struct weft__blocks blocks;
 	struct weft__strangers strangers;
 	struct weft__helds held;
 

@@ -512,6 +512,7 @@ int weft__op_complete(struct weft_net *net, struct weft__op *op, struct weft_don
 		net->stats.errors++;
 	} else if (op->dest) {
 		done->len = op->len;
+		op->dest->known = true;
 		net->stats.sent++;
 		net->stats.sent_bytes += op->len;
 	} else {

@@ -303,6 +303,8 @@ int weft_peer_connect(struct weft_node *node, const struct weft_addr *addr, int 
 		return -EINVAL;
 	if (node->open_peers >= node->opts.max_peers)
 		return refuse(node, -ENOSPC, "max_peers is reached");
+	if (!weft__pool_has_room(&node->pool))
+		return refuse(node, -ENOSPC, "the messages that are held take all of recv_budget");
 	int ret = weft__random(random, sizeof(random));
 	if (ret == 0)
 		ret = weft__peer_make(node, addr, &peer);

@@ -47,8 +47,11 @@ static void take_accept(struct weft_node *node, struct weft__peer *peer, const s
 		}
 		memcpy(peer->provider, hello.provider, sizeof(peer->provider));
 	}
-	weft__session_header(s, &node->pool, &a->header, node->now);
-	weft__life_event(node, peer, WEFT__RX_ACCEPT);
+	if (weft__session_header(s, &node->pool, &a->header, node->now))
+		weft__life_event(node, peer, WEFT__RX_ACCEPT);
+	else
+		weft__life_fail(node, peer, WEFT_REASON_PROTOCOL,
+				"the answer acknowledges or returns what never was");
 }
 
 /* Takes over what the other side says of the end, unless this side has ended it. */
@@ -93,23 +96,50 @@ static void take_close(struct weft_node *node, struct weft__peer *peer, struct w
 	weft__life_event(node, peer, WEFT__RX_CLOSE);
 }
 
-/* A frame whose turn it is, and those after it that had come early. */
+/* The peer has forgotten the session: the end, once all that it had sent is here. */
+static void take_closed(struct weft_node *node, struct weft__peer *peer)
+{
+	if (!peer->s.closed_seen || weft__after(peer->s.closed_number, peer->s.rx_number))
+		return;
+	peer->s.closed_seen = false;
+	if (peer->s.state == WEFT__OPEN) {
+		peer->reason = WEFT_REASON_CLOSED;
+		peer->by_peer = true;
+	}
+	weft__life_event(node, peer, WEFT__RX_CLOSED);
+}
+
+/* A frame whose turn it is. */
 static void run(struct weft_node *node, struct weft__peer *peer, struct weft__rframe *frame)
 {
-	frame->refs++;
-	for (;;) {
-		weft__session_advance(&peer->s, !TAILQ_EMPTY(&peer->early), node->now);
-		if (frame->type == WEFT__CLOSE)
-			take_close(node, peer, frame);
-		else
-			weft__message_deliver(node, peer, frame);
-		weft__rframe_unref(node, frame);
-		/* A session that has ended keeps none. */
-		frame = TAILQ_FIRST(&peer->early);
-		if (!frame || frame->number != peer->s.rx_number + 1)
+	weft__session_advance(&peer->s);
+	if (frame->type == WEFT__CLOSE)
+		take_close(node, peer, frame);
+	else
+		weft__message_deliver(node, peer, frame);
+	if (peer->s.state != WEFT__GONE)
+		take_closed(node, peer);
+}
+
+static bool may_run(struct weft_node *node, struct weft__peer *peer,
+		    const struct weft__rframe *frame)
+{
+	return frame->type == WEFT__CLOSE || weft__in_admit(node, peer, frame);
+}
+
+void weft__receive_resume(struct weft_node *node, struct weft__peer *peer)
+{
+	struct weft__rframe *frame;
+	/* A session that has ended keeps none. */
+	while ((frame = TAILQ_FIRST(&peer->early)) && frame->number == peer->s.rx_number + 1) {
+		if (!may_run(node, peer, frame) || peer->s.state == WEFT__GONE)
 			return;
 		TAILQ_REMOVE(&peer->early, frame, link);
+		weft__peer_mark_owing(node, peer);
+		run(node, peer, frame);
+		weft__rframe_unref(node, frame);
 	}
+	weft__session_gap(&peer->s, frame != NULL, node->now);
 }
 
 static bool is_kept(const struct weft__peer *peer, uint32_t number)
@@ -147,17 +177,21 @@ static void take_numbered(struct weft_node *node, struct weft__peer *peer, struc
 	frame->body = (size_t)(a->body - frame->data);
 	bool kept = is_kept(peer, frame->number);
 	enum weft__turn turn =
-		weft__session_number(&peer->s, &node->pool, frame->number, costs, kept, node->now);
+		weft__session_number(&peer->s, &node->pool, frame->number, costs, kept);
 	switch (turn) {
 	case WEFT__IN_TURN:
 	case WEFT__EARLY:
 		frame->counted = costs;
 		frame->peer = peer->handle;
 		weft__peer_mark_owing(node, peer);
-		if (turn == WEFT__IN_TURN)
-			run(node, peer, frame);
-		else
+		if (turn == WEFT__IN_TURN && may_run(node, peer, frame)) {
+			if (peer->s.state != WEFT__GONE)
+				run(node, peer, frame);
+		} else {
 			keep(node, peer, frame);
+		}
+		if (!TAILQ_EMPTY(&peer->early))
+			weft__receive_resume(node, peer);
 		break;
 	case WEFT__REPEATED:
 		node->stats.drop_duplicate++;
@@ -178,19 +212,40 @@ static void take_ping(struct weft_node *node, struct weft__peer *peer, const str
 		node->stats.drop_malformed++;
 }
 
+/*
+ * Frames that are not numbered tell the last number sent. Where the frame that has it was lost,
+ * nothing else shows it.
+ */
+static void miss_last(struct weft_node *node, struct weft__peer *peer,
+		      const struct weft__header *header)
+{
+	bool numbered = header->type == WEFT__DATA || header->type == WEFT__OFFER ||
+			header->type == WEFT__CLOSE;
+	if (!numbered && TAILQ_EMPTY(&peer->early) &&
+	    weft__after(header->number, peer->s.rx_number)) {
+		weft__session_gap(&peer->s, true, node->now);
+		weft__life_expect(node, peer);
+	}
+}
+
 /* A frame of a session that has been accepted, or is about to be. */
 static void take(struct weft_node *node, struct weft__peer *peer, struct arrival *a)
 {
 	uint32_t acked = peer->s.tx_acked;
+	bool asked = peer->s.ping_ms != 0;
 	if (!weft__session_header(&peer->s, &node->pool, &a->header, node->now)) {
 		weft__life_fail(node, peer, WEFT_REASON_PROTOCOL,
 				"a frame acknowledges or returns what never was");
 		return;
 	}
+	/* The timer stood at the time to give it up. */
+	if (asked)
+		weft__life_set_timer(node, peer);
 	if (peer->s.tx_acked != acked)
 		weft__message_acked(node, peer);
 	if (!TAILQ_EMPTY(&peer->queue))
 		weft__peer_mark_dirty(node, peer);
+	miss_last(node, peer, &a->header);
 	switch (a->header.type) {
 	case WEFT__DATA:
 	case WEFT__OFFER:
@@ -213,11 +268,9 @@ static void take(struct weft_node *node, struct weft__peer *peer, struct arrival
 		weft__life_event(node, peer, WEFT__RX_ABORT);
 		break;
 	case WEFT__CLOSED:
-		if (peer->s.state == WEFT__OPEN) {
-			peer->reason = WEFT_REASON_CLOSED;
-			peer->by_peer = true;
-		}
-		weft__life_event(node, peer, WEFT__RX_CLOSED);
+		peer->s.closed_seen = true;
+		peer->s.closed_number = a->header.number;
+		take_closed(node, peer);
 		break;
 	default:
 		node->stats.drop_state++;
@@ -225,12 +278,12 @@ static void take(struct weft_node *node, struct weft__peer *peer, struct arrival
 	}
 }
 
-static void take_unknown(struct weft_node *node, const struct arrival *a)
+static void take_unknown(struct weft_node *node, const struct arrival *a, weft_dest source)
 {
 	struct weft__ping ping;
 	node->stats.drop_unknown++;
 	if (a->header.type == WEFT__PING && weft__wire_get_ping(a->body, a->len, &ping))
-		weft__stranger_ping(node, a->header.session, &ping);
+		weft__stranger_ping(node, a->header.session, &ping, source);
 }
 
 static void take_connect(struct weft_node *node, const struct arrival *a, weft_dest source)
@@ -258,7 +311,7 @@ static void dispatch(struct weft_node *node, struct weft__rframe *frame, weft_de
 	}
 	struct weft__peer *peer = weft__peer_by_id(node, a.header.session);
 	if (!peer)
-		take_unknown(node, &a);
+		take_unknown(node, &a, source);
 	else if (source != WEFT_DEST_NONE && source != peer->dest)
 		node->stats.drop_source++;
 	else if (a.header.type == WEFT__ACCEPT)

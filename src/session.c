@@ -14,6 +14,7 @@
 #define GIVE_BACK_MS 1000
 /* Before a peer is given up, all that may have arrived meanwhile is looked at once more. */
 #define SUSPECT_MS 50
+#define SUSPECT_MAX 20
 /* Acknowledgements that are owed at most, however much credit is left. */
 #define ACKS_OWED_MAX 32
 /* Numbers further ahead than this are no frame that was merely overtaken. */
@@ -96,7 +97,7 @@ bool weft__session_header(struct weft__session *s, struct weft__pool *pool,
 		return false;
 	s->heard_ms = now;
 	s->ping_ms = 0;
-	s->suspect = false;
+	s->suspect = 0;
 	if (weft__after(header->ack, s->tx_acked)) {
 		s->tx_acked = header->ack;
 		s->waiting_ms = s->tx_acked == s->tx_number ? 0 : now;
@@ -109,7 +110,7 @@ bool weft__session_header(struct weft__session *s, struct weft__pool *pool,
 }
 
 enum weft__turn weft__session_number(struct weft__session *s, struct weft__pool *pool,
-				     uint32_t number, bool costs, bool kept, int64_t now)
+				     uint32_t number, bool costs, bool kept)
 {
 	uint32_t ahead = number - s->rx_number;
 	if ((int32_t)ahead <= 0 || kept)
@@ -120,17 +121,21 @@ enum weft__turn weft__session_number(struct weft__session *s, struct weft__pool 
 		return WEFT__FORBIDDEN;
 	if (!costs)
 		s->close_seen = true;
-	if (ahead == 1)
-		return WEFT__IN_TURN;
-	if (s->gap_ms == 0)
-		s->gap_ms = now;
-	return WEFT__EARLY;
+	return ahead == 1 ? WEFT__IN_TURN : WEFT__EARLY;
 }
 
-void weft__session_advance(struct weft__session *s, bool more, int64_t now)
+void weft__session_advance(struct weft__session *s)
 {
 	s->rx_number++;
-	s->gap_ms = more ? now : 0;
+	s->gap_ms = 0;
+}
+
+void weft__session_gap(struct weft__session *s, bool missing, int64_t now)
+{
+	if (!missing)
+		s->gap_ms = 0;
+	else if (s->gap_ms == 0)
+		s->gap_ms = now;
 }
 
 void weft__session_fill(struct weft__session *s, struct weft__header *header,
@@ -201,9 +206,10 @@ enum weft__event weft__session_tick(struct weft__session *s, int64_t now, bool e
 		return now >= idle_due(s) ? WEFT__TICK_IDLE : WEFT__NOTHING;
 	if (now - s->ping_ms < s->peer_silence_ms)
 		return WEFT__NOTHING;
-	if (s->suspect && empty)
+	/* Where others are so busy that there is always something to read, some turns have to do. */
+	if (s->suspect >= (empty ? 1 : SUSPECT_MAX))
 		return WEFT__SILENT;
-	s->suspect = true;
+	s->suspect++;
 	return WEFT__NOTHING;
 }
 
@@ -221,7 +227,7 @@ int weft__session_next(const struct weft__session *s, int64_t now)
 			due = sooner_of(due, s->ping_ms + s->peer_silence_ms);
 		else
 			due = sooner_of(due, idle_due(s));
-		if (weft__allowance_left(&s->allowance) > 1)
+		if (s->state == WEFT__OPEN && weft__allowance_left(&s->allowance) > 1)
 			due = sooner_of(due, s->used_ms + GIVE_BACK_MS);
 	}
 	int64_t ms = due == FOREVER ? INT32_MAX : due - now;

@@ -66,7 +66,9 @@ struct weft__session {
 	enum weft__state state;
 	bool outgoing;
 	bool ack_now;   /* the peer waits for an acknowledgement */
-	bool suspect;   /* silent for too long, as it seems */
+	uint8_t suspect; /* how often it was found silent for too long */
+	bool closed_seen; /* the peer's CLOSED has arrived, maybe before frames that were sent earlier */
+	uint32_t closed_number; /* its number */
 	bool close_seen; /* the peer's CLOSE has arrived, in turn or early */
 	uint32_t features;
 	uint64_t id;      /* ours: what frames to us bear */
@@ -129,10 +131,13 @@ enum weft__turn {
  * repeated; `kept` tells whether a frame of this number is kept already.
  */
 enum weft__turn weft__session_number(struct weft__session *s, struct weft__pool *pool, uint32_t number, bool costs,
-				     bool kept, int64_t now);
+				     bool kept);
 
-/* The frame in turn has been dealt with; more: others that came early are kept. */
-void weft__session_advance(struct weft__session *s, bool more, int64_t now);
+/* The frame in turn is about to be dealt with. */
+void weft__session_advance(struct weft__session *s);
+
+/* Whether frames have come while one before them is missing. */
+void weft__session_gap(struct weft__session *s, bool missing, int64_t now);
 
 /* Fills the header of a frame about to be sent, which tells the acknowledgement and credit as they are now. */
 void weft__session_fill(struct weft__session *s, struct weft__header *header, enum weft__frame_type type,
@@ -141,7 +146,7 @@ void weft__session_fill(struct weft__session *s, struct weft__header *header, en
 /* The event that is due, WEFT__NOTHING if none is. empty: all that had arrived has been dealt with. */
 enum weft__event weft__session_tick(struct weft__session *s, int64_t now, bool empty);
 
-/* A PING was sent, in answer to WEFT__DO_PING. */
+/* A PING is about to go, in answer to WEFT__DO_PING. It counts from now, even if the net has no room for it. */
 static inline void weft__session_pinged(struct weft__session *s, int64_t now)
 {
 	s->ping_ms = now;

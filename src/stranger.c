@@ -127,6 +127,8 @@ static enum weft_reason judge(struct weft_node *node, const struct weft__header 
 		return (enum weft_reason)reason;
 	if (node->open_peers >= node->opts.max_peers)
 		return WEFT_REASON_FULL;
+	if (!weft__pool_has_room(&node->pool))
+		return WEFT_REASON_MEMORY;
 	if (!node->events.accept)
 		return WEFT_REASON_NONE;
 	weft__peer_tell(node, hello, &info);
@@ -143,9 +145,13 @@ static void begin(struct weft_node *node, const struct weft__header *header,
 	uint64_t id;
 	if (node->strangers.half_open >= node->opts.max_half_open)
 		evict(node);
-	if (weft__random(&id, sizeof(id)) < 0 || weft__peer_make(node, &hello->addr, &peer) < 0) {
+	int ret = weft__random(&id, sizeof(id));
+	if (ret == 0)
+		ret = weft__peer_make(node, &hello->addr, &peer);
+	if (ret < 0) {
 		/* There may be room for it when it asks again. */
-		evict(node);
+		if (ret == -ENOSPC)
+			evict(node);
 		node->stats.drop_refused++;
 		return;
 	}
@@ -164,10 +170,19 @@ static void begin(struct weft_node *node, const struct weft__header *header,
 	weft__life_set_timer(node, peer);
 }
 
+/* Whether the source is known, and is not at the address that the frame names. */
+static bool speaks_for_another(const struct weft_node *node, weft_dest source,
+			       const struct weft_addr *addr)
+{
+	struct weft_addr known;
+	return source != WEFT_DEST_NONE &&
+	       weft_net_get_peer_addr(node->net, source, &known) == 0 &&
+	       !weft_addr_equal(&known, addr);
+}
+
 void weft__stranger_connect(struct weft_node *node, const struct weft__header *header,
 			    const struct weft__hello *hello, weft_dest source)
 {
-	struct weft_addr known;
 	int code = 0;
 	if (node->closing) {
 		node->stats.drop_state++;
@@ -177,8 +192,7 @@ void weft__stranger_connect(struct weft_node *node, const struct weft__header *h
 		node->stats.drop_rate++;
 		return;
 	}
-	if (source != WEFT_DEST_NONE && weft_net_get_peer_addr(node->net, source, &known) == 0 &&
-	    !weft_addr_equal(&known, &hello->addr)) {
+	if (speaks_for_another(node, source, &hello->addr)) {
 		node->stats.drop_source++;
 		return;
 	}
@@ -201,12 +215,17 @@ void weft__stranger_connect(struct weft_node *node, const struct weft__header *h
 	refuse(node, &hello->addr, hello->session, &farewell);
 }
 
-void weft__stranger_ping(struct weft_node *node, uint64_t session, const struct weft__ping *ping)
+void weft__stranger_ping(struct weft_node *node, uint64_t session, const struct weft__ping *ping,
+			 weft_dest source)
 {
 	struct weft__farewell farewell = {
 		.quoted = session,
 		.reason = WEFT_REASON_UNKNOWN,
 	};
-	if (!node->closing)
+	if (node->closing)
+		return;
+	if (speaks_for_another(node, source, &ping->addr))
+		node->stats.drop_source++;
+	else
 		refuse(node, &ping->addr, ping->session, &farewell);
 }

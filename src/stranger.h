@@ -33,7 +33,7 @@ void weft__stranger_connect(struct weft_node *node, const struct weft__header *h
 			    weft_dest source);
 
 /* A PING has come for a session that is not known. */
-void weft__stranger_ping(struct weft_node *node, uint64_t session, const struct weft__ping *ping);
+void weft__stranger_ping(struct weft_node *node, uint64_t session, const struct weft__ping *ping, weft_dest source);
 
 /* A refusal has left. */
 void weft__stranger_sent(struct weft_node *node, struct weft__sframe *frame);

@@ -9,6 +9,8 @@
 #include "peer.h"
 #include "transmit.h"
 
+/* Parts of a big message that are under way at once, so that other peers have their turn. */
+#define PARTS_IN_FLIGHT 16
 /* How long the last frame of a session, or a refusal, may take to leave. */
 #define LAST_FRAME_MS 2000
 
@@ -56,10 +58,77 @@ static bool for_now(int code)
 	return code == -ENOBUFS || code == -EHOSTUNREACH || code == -ENOMEM;
 }
 
+static void leave_queue(struct weft_node *node, struct weft__peer *peer, struct weft__sframe *item)
+{
+	TAILQ_REMOVE(&peer->queue, item, link);
+	if (item->out)
+		weft__out_free(item->out);
+	else if (!item->small)
+		peer->frames--;
+	weft__sframe_give(node, item, false);
+}
+
+/* Sends the next part of a big message. Returns 0, 1 for the last part, or a code. */
+static int send_part(struct weft_node *node, struct weft__peer *peer, struct weft__sframe *item)
+{
+	struct weft__out *out = item->out;
+	size_t before = out->sent;
+	if (peer->in_flight >= PARTS_IN_FLIGHT)
+		return -EAGAIN;
+	struct weft__sframe *frame = weft__sframe_take(node, false);
+	if (!frame)
+		return -ENOBUFS;
+	bool last = weft__out_fill(peer, out, frame);
+	frame->type = WEFT__DATA;
+	frame->costs = true;
+	frame->awaited = last && out->slot;
+	frame->number = item->number;
+	int ret = transmit(node, peer, frame, last && !TAILQ_NEXT(item, link));
+	if (ret < 0) {
+		out->sent = before;
+		weft__sframe_give(node, frame, false);
+		return ret;
+	}
+	peer->frames++;
+	peer->in_flight++;
+	weft__session_sent(&peer->s, item->number, true, node->now);
+	item->number++;
+	/* As long as it moves, its deadline does too. */
+	if (out->slot)
+		weft__slot_progress(node, out->slot);
+	return last;
+}
+
+/* Returns whether the big message at the head of the queue has left it. */
+static bool flush_big(struct weft_node *node, struct weft__peer *peer, struct weft__sframe *item)
+{
+	while (weft__session_may_send(&peer->s, true)) {
+		int ret = send_part(node, peer, item);
+		if (ret == 0)
+			continue;
+		if (ret > 0)
+			leave_queue(node, peer, item);
+		else if (for_now(ret))
+			weft__peer_mark_dirty(node, peer);
+		else if (ret != -EAGAIN)
+			weft__life_fail(node, peer, WEFT_REASON_FABRIC,
+					"the net refuses to send: %s", weft_strerror(ret));
+		return ret > 0;
+	}
+	if (peer->s.state == WEFT__OPEN || peer->s.state == WEFT__CLOSING)
+		node->stats.stalls++;
+	return false;
+}
+
 static void flush_messages(struct weft_node *node, struct weft__peer *peer)
 {
 	struct weft__sframe *frame;
 	while ((frame = TAILQ_FIRST(&peer->queue))) {
+		if (frame->out) {
+			if (!flush_big(node, peer, frame))
+				return;
+			continue;
+		}
 		if (!weft__session_may_send(&peer->s, frame->costs)) {
 			if (peer->s.state == WEFT__OPEN || peer->s.state == WEFT__CLOSING)
 				node->stats.stalls++;
@@ -82,6 +151,7 @@ static void flush_messages(struct weft_node *node, struct weft__peer *peer)
 		TAILQ_REMOVE(&peer->queue, frame, link);
 		peer->in_flight++;
 		weft__session_sent(&peer->s, number, costs, node->now);
+		weft__life_expect(node, peer);
 		peer->wanted &= ~(unsigned)WEFT__WANT_CREDIT;
 	}
 }
@@ -163,8 +233,6 @@ static void send_control(struct weft_node *node, struct weft__peer *peer, size_t
 	if (ret == 0) {
 		peer->wanted &= ~(unsigned)control;
 		peer->flying |= control;
-		if (control == WEFT__WANT_PING)
-			weft__session_pinged(&peer->s, node->now);
 		return;
 	}
 	weft__sframe_give(node, frame, false);
@@ -192,21 +260,35 @@ void weft__transmit_queue(struct weft__peer *peer, struct weft__sframe *frame,
 {
 	frame->type = (uint8_t)type;
 	frame->costs = type != WEFT__CLOSE;
-	frame->number = ++peer->s.tx_queued;
+	frame->number = peer->s.tx_queued + 1;
+	peer->s.tx_queued += frame->out ? weft__out_frames(peer, frame->out) : 1;
 	if (!frame->small)
 		peer->frames++;
 	TAILQ_INSERT_TAIL(&peer->queue, frame, link);
 }
 
+void weft__transmit_renumber(struct weft__peer *peer)
+{
+	uint32_t number = peer->s.tx_number;
+	struct weft__slot *slot = TAILQ_FIRST(&peer->unacked);
+	struct weft__sframe *frame;
+	while (slot && !weft__after(slot->number, number))
+		slot = TAILQ_NEXT(slot, link);
+	TAILQ_FOREACH (frame, &peer->queue, link) {
+		frame->number = number + 1;
+		number += frame->out ? weft__out_frames(peer, frame->out) : 1;
+		while (slot && !weft__after(slot->id, frame->last_id)) {
+			slot->number = number;
+			slot = TAILQ_NEXT(slot, link);
+		}
+	}
+	peer->s.tx_queued = number;
+}
+
 void weft__transmit_cancel(struct weft_node *node, struct weft__peer *peer)
 {
-	struct weft__sframe *frame;
-	while ((frame = TAILQ_FIRST(&peer->queue))) {
-		TAILQ_REMOVE(&peer->queue, frame, link);
-		if (!frame->small)
-			peer->frames--;
-		weft__sframe_give(node, frame, false);
-	}
+	while (!TAILQ_EMPTY(&peer->queue))
+		leave_queue(node, peer, TAILQ_FIRST(&peer->queue));
 	peer->s.tx_queued = peer->s.tx_number;
 }
 
@@ -257,7 +339,7 @@ static void sent(struct weft_net *net, const struct weft_done *done)
 	if (!frame->small)
 		peer->frames--;
 	weft__sframe_give(node, frame, spoilt);
-	if (done->status < 0 && !spoilt)
+	if (done->status < 0)
 		failed(node, peer, control, done);
 	if (peer->wanted || !TAILQ_EMPTY(&peer->queue))
 		weft__peer_mark_dirty(node, peer);

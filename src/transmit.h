@@ -19,6 +19,9 @@ void weft__transmit_flush(struct weft_node *node, struct weft__peer *peer);
 /* Puts a numbered frame behind what waits to be sent. */
 void weft__transmit_queue(struct weft__peer *peer, struct weft__sframe *frame, enum weft__frame_type type);
 
+/* Gives the frames that wait to be sent, and the messages in them, the numbers that they will have. */
+void weft__transmit_renumber(struct weft__peer *peer);
+
 /* Drops the frames that wait to be sent; no other numbers are given to what follows. */
 void weft__transmit_cancel(struct weft_node *node, struct weft__peer *peer);
 

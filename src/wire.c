@@ -370,6 +370,16 @@ uint8_t *weft__wire_put_record(uint8_t *to, uint32_t id, uint32_t reply_to, uint
 	return to + WEFT__RECORD_LEN;
 }
 
+void weft__wire_put_rest(uint8_t *to, uint32_t rest)
+{
+	put32(to + 12, rest);
+}
+
+uint32_t weft__wire_peek_rest(const uint8_t *from, size_t len)
+{
+	return len >= WEFT__RECORD_LEN ? get32(from + 12) : 0;
+}
+
 int weft__wire_get_record(const uint8_t *from, size_t len, size_t *at, struct weft__record *record)
 {
 	const uint8_t *head = from + *at;
@@ -389,6 +399,7 @@ int weft__wire_get_record(const uint8_t *from, size_t len, size_t *at, struct we
 	record->len = data_len;
 	record->id = get32(head + 4);
 	record->reply_to = get32(head + 8);
+	record->rest = get32(head + 12);
 	record->data = head + WEFT__RECORD_LEN;
 	*at += left < weft__record_room(data_len) ? left : weft__record_room(data_len);
 	return 1;

@@ -39,6 +39,9 @@ enum weft__frame_type {
 
 #define WEFT__FLAG_ACK_NOW 1u
 
+/* In place of how much is to follow: the message is given up. */
+#define WEFT__REST_NEVER UINT32_MAX
+
 #define WEFT__FEATURE_AUTH 1u
 #define WEFT__FEATURE_REORDER 2u
 #define WEFT__FEATURE_BULK 4u
@@ -99,6 +102,7 @@ struct weft__ping {
 
 struct weft__record {
 	uint32_t id, reply_to, len;
+	uint32_t rest; /* bytes of the same message that follow in later records; what is not the whole is alone */
 	const uint8_t *data;
 };
 
@@ -150,6 +154,12 @@ bool weft__wire_get_ping(const uint8_t *from, size_t len, struct weft__ping *pin
 
 /* Writes a record's head; its bytes follow at the place returned. The caller has made sure of weft__record_room(). */
 uint8_t *weft__wire_put_record(uint8_t *to, uint32_t id, uint32_t reply_to, uint32_t len);
+
+/* Writes into a record at `to` how much of its message follows in later ones; 0 unless called. */
+void weft__wire_put_rest(uint8_t *to, uint32_t rest);
+
+/* The same of the first record of a DATA frame, whose contents are not checked yet. */
+uint32_t weft__wire_peek_rest(const uint8_t *from, size_t len);
 
 /*
  * Reads the record at *at of the contents of a DATA frame, and moves *at to the next one. Returns 1, or 0 at the end,

@@ -135,10 +135,17 @@ struct weft_events {
 	 * call for weft_peer_data() only.
 	 */
 	void (*closed)(struct weft_node *node, weft_peer peer, const struct weft_closed *closed, void *user);
+	/*
+	 * A message of len bytes is about to arrive that is longer than a frame. Returns a buffer of this node's net with
+	 * room for it at *off, of which the library takes a reference until the message is released or will never be
+	 * whole; or NULL to have memory reserved in message_budget. The message event then shows it there.
+	 */
+	struct weft_buf *(*place)(struct weft_node *node, weft_peer peer, size_t len, uint32_t reply_to, size_t *off,
+				  void *user);
 };
 #define WEFT_EVENTS_INIT                                                                                               \
 	{                                                                                                              \
-		sizeof(struct weft_events), NULL, NULL, NULL, NULL, NULL                                               \
+		sizeof(struct weft_events), NULL, NULL, NULL, NULL, NULL, NULL                                         \
 	}
 
 /* How to open a node. Start from WEFT_NODE_OPTS_INIT; NULL for opts means the same. 0 means the default. */
@@ -152,7 +159,7 @@ struct weft_node_opts {
 	size_t send_budget;       /* bytes of memory for frames that wait to be sent; default 32 MiB */
 	size_t peer_send_budget;  /* of these, for one peer; default an eighth */
 	uint64_t max_message;     /* the largest message to take, in bytes; default 1 GiB */
-	size_t message_budget;    /* bytes of memory for messages longer than a frame that arrive; default 2 GiB */
+	size_t message_budget;    /* bytes of memory for messages longer than a frame, both ways; default 2 GiB */
 	int keepalive_ms;         /* a peer silent for so long is asked whether it is there; default 10 s */
 	int silence_ms;           /* the longest time that this node may go without a poll; default 30 s */
 };
@@ -209,7 +216,7 @@ WEFT_API void weft_node_wake(struct weft_node *node);
  * Has fn run once on the node's thread: from its next weft_node_poll() or from weft_node_close(), in the order posted.
  * fn may call what a callback may. Any thread, while the node is open; not from signal handlers.
  *
- * Returns 0, or -ENOMEM.
+ * Returns 0, or -ECANCELED (the node is closing: fn will not run), or -ENOMEM.
  */
 typedef void weft_post_fn(struct weft_node *node, void *user);
 WEFT_API int weft_node_post(struct weft_node *node, weft_post_fn *fn, void *user);
