@@ -48,6 +48,9 @@ void weft__block_unref(struct weft__block *block)
 	struct weft__blocks *blocks = &node->blocks;
 	TAILQ_REMOVE(&blocks->used, block, link);
 	blocks->bytes -= block->size;
+	if (block->copy)
+		blocks->copies -= block->size;
+	block->copy = false;
 	blocks->freed = true;
 	if (block->size == 0 || block->size > KEPT_MAX) {
 		free_block(block);
@@ -84,12 +87,12 @@ static struct weft__block *new_block(struct weft_node *node, struct weft_buf *bu
 	return block;
 }
 
-/* A kept block that is long enough and does not waste much. */
-static struct weft__block *take_kept(struct weft__blocks *blocks, size_t len)
+/* A kept block that is long enough, and neither wastes much nor takes more than there is room for. */
+static struct weft__block *take_kept(struct weft__blocks *blocks, size_t len, size_t room)
 {
 	struct weft__block *block;
 	TAILQ_FOREACH (block, &blocks->kept, link) {
-		if (block->size < len || block->size / 2 > len)
+		if (block->size < len || block->size / 2 > len || block->size > room)
 			continue;
 		TAILQ_REMOVE(&blocks->kept, block, link);
 		blocks->kept_bytes -= block->size;
@@ -102,21 +105,29 @@ static struct weft__block *take_kept(struct weft__blocks *blocks, size_t len)
 	return NULL;
 }
 
-/*
- * Memory for a message. Returns 0, -EMSGSIZE (it can never be had), -ENOBUFS (not now), or another
- * code.
- */
-static int take_block(struct weft_node *node, size_t len, struct weft__block **out)
+/* The most that all copies may take, or all blocks. */
+static size_t most(const struct weft_node *node, bool copy)
+{
+	return copy ? node->opts.message_budget / 2 : node->opts.message_budget;
+}
+
+/* How much of it may still be taken. */
+static size_t room_left(const struct weft_node *node, bool copy)
+{
+	size_t left = node->opts.message_budget - node->blocks.bytes;
+	size_t of_copies = most(node, true) - node->blocks.copies;
+	return copy && of_copies < left ? of_copies : left;
+}
+
+bool weft__out_has_room(const struct weft_node *node, size_t len)
+{
+	return len > most(node, true) || len <= room_left(node, true);
+}
+
+static int new_memory(struct weft_node *node, size_t len, struct weft__block **out)
 {
 	struct weft__blocks *blocks = &node->blocks;
 	struct weft_buf *buf;
-	if (len > node->opts.message_budget)
-		return -EMSGSIZE;
-	*out = take_kept(blocks, len);
-	if (*out)
-		return 0;
-	if (len > node->opts.message_budget - blocks->bytes)
-		return -ENOBUFS;
 	while (blocks->kept_bytes > node->opts.message_budget - blocks->bytes - len)
 		drop_kept(blocks);
 	int ret = weft_buf_alloc(node->net, len, &buf);
@@ -127,6 +138,28 @@ static int take_block(struct weft_node *node, size_t len, struct weft__block **o
 		return 0;
 	weft_buf_unref(buf);
 	return -ENOMEM;
+}
+
+/*
+ * Memory for a message that arrives, or for a copy of one that leaves. Returns 0, -EMSGSIZE (it can
+ * never be had), -ENOBUFS (not now), or another code.
+ */
+static int take_block(struct weft_node *node, size_t len, bool copy, struct weft__block **out)
+{
+	struct weft__blocks *blocks = &node->blocks;
+	size_t room = room_left(node, copy);
+	if (len > most(node, copy))
+		return -EMSGSIZE;
+	if (len > room)
+		return -ENOBUFS;
+	*out = take_kept(blocks, len, room);
+	int ret = *out ? 0 : new_memory(node, len, out);
+	if (ret < 0)
+		return ret;
+	(*out)->copy = copy;
+	if (copy)
+		blocks->copies += (*out)->size;
+	return 0;
 }
 
 /* Memory that the caller gives for a message, or NULL. */
@@ -167,8 +200,8 @@ bool weft__in_admit(struct weft_node *node, struct weft__peer *peer,
 	if (rest == 0 || rest == WEFT__REST_NEVER || peer->in.block ||
 	    weft__wire_get_record(body, size, &at, &record) != 1)
 		return true;
-	/* Those who came first have the first claim to what is free. */
-	if (!peer->is_starved && !TAILQ_EMPTY(&node->starved) && !node->blocks.freed) {
+	/* Those who came first have the first claim to what is free, and are asked in their turn. */
+	if (!TAILQ_EMPTY(&node->starved) && !node->blocks.retrying) {
 		wait_for_memory(node, peer);
 		return false;
 	}
@@ -185,7 +218,7 @@ bool weft__in_admit(struct weft_node *node, struct weft__peer *peer,
 			weft__block_unref(block);
 		return true;
 	}
-	int ret = block ? 0 : take_block(node, len, &block);
+	int ret = block ? 0 : take_block(node, len, false, &block);
 	if (ret == -ENOBUFS) {
 		wait_for_memory(node, peer);
 		return false;
@@ -229,7 +262,12 @@ void weft__in_retry(struct weft_node *node)
 	uint32_t count = 0;
 	if (!node->blocks.freed)
 		return;
-	/* Who still has to wait goes to the end, and is not asked twice. */
+	node->blocks.freed = false;
+	node->blocks.retrying = true;
+	/*
+	 * Who still has to wait goes to the end, and is not asked twice. What the others free
+	 * meanwhile is for the next turn.
+	 */
 	TAILQ_FOREACH (peer, &node->starved, starved)
 		count++;
 	while (count-- > 0 && (peer = TAILQ_FIRST(&node->starved))) {
@@ -237,7 +275,7 @@ void weft__in_retry(struct weft_node *node)
 		peer->is_starved = false;
 		weft__receive_resume(node, peer);
 	}
-	node->blocks.freed = false;
+	node->blocks.retrying = false;
 }
 
 /* The bytes of one message in a frame that is full. */
@@ -268,7 +306,7 @@ int weft__out_queue(struct weft_node *node, struct weft__peer *peer, const struc
 		out->buf = weft_buf_ref(send->buf);
 		out->off = send->off;
 	} else {
-		ret = take_block(node, len, &out->block);
+		ret = take_block(node, len, true, &out->block);
 		if (ret < 0)
 			goto give_frame;
 		out->buf = weft_buf_ref(out->block->buf);

@@ -4,7 +4,8 @@
  * frame, session, transmit, wire, and layer 1.
  *
  * A message is reserved as a whole before the first byte of it is taken, so that two half-received ones can never wait
- * for each other's memory.
+ * for each other's memory. Copies of messages that are to leave take half of the budget at most, so that two nodes whose
+ * messages wait for each other's memory cannot come to a stop: there is always some for what arrives.
  */
 #ifndef WEFT_BIG_H
 #define WEFT_BIG_H
@@ -29,6 +30,7 @@ struct weft__block {
 	struct weft_buf *buf;
 	size_t off;    /* where in buf the message lies; 0 but in memory of the caller's */
 	size_t size;   /* counted in the budget; 0 where the memory is the caller's */
+	bool copy;     /* of a message that leaves */
 	unsigned refs;
 	TAILQ_ENTRY(weft__block) link; /* of all, or of those kept for the next use */
 };
@@ -38,8 +40,10 @@ TAILQ_HEAD(weft__block_list, weft__block);
 struct weft__blocks {
 	struct weft__block_list used, kept;
 	size_t bytes;      /* of the used ones */
+	size_t copies;     /* of these, of messages that leave */
 	size_t kept_bytes;
 	bool freed;        /* memory has become free since those who wait for it were last asked */
+	bool retrying;     /* they are being asked */
 };
 
 /* A big message that arrives. */
@@ -82,6 +86,9 @@ void weft__in_end(struct weft__peer *peer);
 /* Queues a big message. Returns 0 or a code as weft_peer_send(). */
 int weft__out_queue(struct weft_node *node, struct weft__peer *peer, const struct weft_send *send, size_t len,
 		    struct weft__out **out);
+
+/* Whether there is memory for a copy of so many bytes, or never will be. */
+bool weft__out_has_room(const struct weft_node *node, size_t len);
 
 /* How many frames it still takes. */
 uint32_t weft__out_frames(const struct weft__peer *peer, const struct weft__out *out);

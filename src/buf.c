@@ -156,9 +156,9 @@ static void keep(struct weft_net *net, struct weft_buf *buf)
 {
 	weft__buf_ref(buf);
 	leave_net(net, buf);
-	buf->next_kept = atomic_load(&kept);
-	while (!atomic_compare_exchange_weak(&kept, &buf->next_kept, buf))
-		continue;
+	do {
+		buf->next_kept = atomic_load(&kept);
+	} while (!atomic_compare_exchange_weak(&kept, &buf->next_kept, buf));
 }
 
 /* The owner's function must not find the net in the middle of something and close it. */

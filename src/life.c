@@ -140,13 +140,12 @@ static void tell_opened(struct weft_node *node, struct weft__peer *peer)
 	weft__callback_end(node, before);
 }
 
-/* Messages may have been queued before it was known how long the peer's frames may be. */
+/* Messages may have been queued before it was known how long they may be. */
 static bool queue_fits(const struct weft__peer *peer)
 {
 	const struct weft__sframe *frame;
 	TAILQ_FOREACH (frame, &peer->queue, link) {
-		if (frame->out ? frame->out->len > peer->s.peer_max_message
-			       : frame->len > peer->s.max_frame)
+		if (frame->out && frame->out->len > peer->s.peer_max_message)
 			return false;
 	}
 	return true;

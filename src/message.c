@@ -228,16 +228,17 @@ static void show_big(struct weft_node *node, struct weft__peer *peer)
 	weft__block_unref(block);
 }
 
-/* Deals with one record. Returns false if it cannot be. */
+/* Deals with one record, which is alone in its frame or not. Returns false if it cannot be. */
 static bool take_record(struct weft_node *node, struct weft__peer *peer,
-			const struct weft__record *record)
+			const struct weft__record *record, bool alone)
 {
-	bool more = peer->in.block != NULL;
-	if (!more && record->id != next_id(peer->rx_id))
+	/* Memory is there before the first part is taken. */
+	bool more = peer->in.got > 0;
+	if (record->id != (more ? peer->rx_id : next_id(peer->rx_id)))
 		return false;
 	peer->rx_id = record->id;
 	if (more || record->rest > 0) {
-		int whole = weft__in_take(peer, record);
+		int whole = alone ? weft__in_take(peer, record) : -1;
 		if (whole == 1)
 			show_big(node, peer);
 		return whole >= 0;
@@ -264,7 +265,8 @@ void weft__message_deliver(struct weft_node *node, struct weft__peer *peer,
 	int got;
 	node->held.frame = frame;
 	while ((got = weft__wire_get_record(body, len, &at, &record)) == 1) {
-		if (!take_record(node, peer, &record)) {
+		bool alone = at == len && record.data == body + WEFT__RECORD_LEN;
+		if (!take_record(node, peer, &record, alone)) {
 			weft__life_fail(node, peer, WEFT_REASON_PROTOCOL,
 					"a part of message %u came after message %u", record.id,
 					peer->rx_id);
@@ -358,9 +360,10 @@ static int find_room(struct weft_node *node, struct weft__peer *peer, size_t len
 	return 0;
 }
 
-static int no_buffers(struct weft_node *node, struct weft__peer *peer)
+static int no_buffers(struct weft_node *node, struct weft__peer *peer, size_t lacked)
 {
 	node->stats.no_buffers++;
+	peer->lacked = lacked;
 	if (!peer->is_blocked)
 		TAILQ_INSERT_TAIL(&node->blocked, peer, blocked);
 	peer->is_blocked = true;
@@ -428,16 +431,20 @@ static int put(struct weft_node *node, struct weft__peer *peer, const struct wef
 	       size_t len)
 {
 	struct weft__slot *slot = NULL;
+	size_t lacked = 0;
 	int ret = 0;
 	if (send->sent || send->reply)
 		ret = take_slot(&node->slots, &slot);
-	if (ret == 0 && len > peer->s.max_frame - WEFT_FRAME_OVERHEAD)
+	/* What may turn out to be longer than the peer's frames has to go in parts then. */
+	if (ret == 0 && len > shared_limit(peer) - WEFT_FRAME_OVERHEAD) {
 		ret = put_big(node, peer, send, len, slot);
-	else if (ret == 0)
+		lacked = len;
+	} else if (ret == 0) {
 		ret = put_small(node, peer, send, len, slot);
+	}
 	if (ret < 0 && slot)
 		give_slot(node, slot);
-	return ret == -ENOBUFS ? no_buffers(node, peer) : ret;
+	return ret == -ENOBUFS ? no_buffers(node, peer, lacked) : ret;
 }
 
 int weft_peer_send(struct weft_node *node, weft_peer handle, const struct weft_send *send)

@@ -74,8 +74,8 @@ static int read_opts(struct weft_node *node, const struct weft_node_opts *given)
 	DEFAULT(opts->recv_budget, DEFAULT_BUDGET);
 	DEFAULT(opts->send_budget, DEFAULT_BUDGET);
 	DEFAULT(opts->peer_send_budget, opts->send_budget / 8);
-	DEFAULT(opts->max_message, DEFAULT_MESSAGE);
 	DEFAULT(opts->message_budget, 2 * DEFAULT_MESSAGE);
+	DEFAULT(opts->max_message, opts->message_budget / 2);
 	DEFAULT(opts->keepalive_ms, DEFAULT_KEEPALIVE_MS);
 	DEFAULT(opts->silence_ms, DEFAULT_SILENCE_MS);
 	if (opts->keepalive_ms < 0 || opts->silence_ms < 0)
@@ -284,6 +284,9 @@ static int sleep_limit(const struct weft_node *node, int limit_ms)
 	if ((!TAILQ_EMPTY(&node->dirty) || node->frames.posted < node->frames.target) &&
 	    limit_ms > RETRY_MS)
 		limit_ms = RETRY_MS;
+	/* Somebody may be waiting for just that. */
+	if (node->blocks.freed && !(TAILQ_EMPTY(&node->starved) && TAILQ_EMPTY(&node->blocked)))
+		return 0;
 	limit_ms = weft__deadlines_next(&node->slot_timers, node->now, limit_ms);
 	return weft__deadlines_next(&node->peer_timers, node->now, limit_ms);
 }

@@ -62,6 +62,7 @@ struct weft__peer {
 	struct weft__slots asking;  /* acknowledged, with an answer expected */
 	struct weft__rframes early; /* by number */
 	struct weft__in in;	    /* the big message that is arriving */
+	size_t lacked;		    /* bytes of memory that the last send had no room for; 0: it was another budget */
 	/* The ids of the last messages whose answer was not there in time. */
 	uint32_t late[WEFT__LATE], late_next;
 

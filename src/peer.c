@@ -220,7 +220,8 @@ void weft__peers_unblock(struct weft_node *node)
 	TAILQ_CONCAT(&list, &node->blocked, blocked);
 	while ((peer = TAILQ_FIRST(&list))) {
 		TAILQ_REMOVE(&list, peer, blocked);
-		if (peer->frames > frames->big_max_peer / 2) {
+		if (peer->frames > frames->big_max_peer / 2 ||
+		    !weft__out_has_room(node, peer->lacked)) {
 			TAILQ_INSERT_TAIL(&node->blocked, peer, blocked);
 			continue;
 		}

@@ -132,7 +132,12 @@ void weft__receive_resume(struct weft_node *node, struct weft__peer *peer)
 	struct weft__rframe *frame;
 	/* A session that has ended keeps none. */
 	while ((frame = TAILQ_FIRST(&peer->early)) && frame->number == peer->s.rx_number + 1) {
-		if (!may_run(node, peer, frame) || peer->s.state == WEFT__GONE)
+		if (!may_run(node, peer, frame)) {
+			/* It is here: what is missing is memory. */
+			weft__session_gap(&peer->s, false, node->now);
+			return;
+		}
+		if (peer->s.state == WEFT__GONE)
 			return;
 		TAILQ_REMOVE(&peer->early, frame, link);
 		weft__peer_mark_owing(node, peer);
@@ -140,6 +145,8 @@ void weft__receive_resume(struct weft_node *node, struct weft__peer *peer)
 		weft__rframe_unref(node, frame);
 	}
 	weft__session_gap(&peer->s, frame != NULL, node->now);
+	if (frame)
+		weft__life_expect(node, peer);
 }
 
 static bool is_kept(const struct weft__peer *peer, uint32_t number)
@@ -152,7 +159,7 @@ static bool is_kept(const struct weft__peer *peer, uint32_t number)
 	return false;
 }
 
-static void keep(struct weft_node *node, struct weft__peer *peer, struct weft__rframe *frame)
+static void keep(struct weft__peer *peer, struct weft__rframe *frame)
 {
 	struct weft__rframe *after = TAILQ_LAST(&peer->early, weft__rframes);
 	while (after && weft__after(after->number, frame->number))
@@ -162,7 +169,6 @@ static void keep(struct weft_node *node, struct weft__peer *peer, struct weft__r
 		TAILQ_INSERT_AFTER(&peer->early, after, frame, link);
 	else
 		TAILQ_INSERT_HEAD(&peer->early, frame, link);
-	weft__life_expect(node, peer);
 }
 
 static void take_numbered(struct weft_node *node, struct weft__peer *peer, struct arrival *a)
@@ -188,7 +194,7 @@ static void take_numbered(struct weft_node *node, struct weft__peer *peer, struc
 			if (peer->s.state != WEFT__GONE)
 				run(node, peer, frame);
 		} else {
-			keep(node, peer, frame);
+			keep(peer, frame);
 		}
 		if (!TAILQ_EMPTY(&peer->early))
 			weft__receive_resume(node, peer);

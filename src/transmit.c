@@ -92,6 +92,8 @@ static int send_part(struct weft_node *node, struct weft__peer *peer, struct wef
 	peer->frames++;
 	peer->in_flight++;
 	weft__session_sent(&peer->s, item->number, true, node->now);
+	weft__life_expect(node, peer);
+	peer->wanted &= ~(unsigned)WEFT__WANT_CREDIT;
 	item->number++;
 	/* As long as it moves, its deadline does too. */
 	if (out->slot)

@@ -123,7 +123,8 @@ size_t weft__wire_put_header(uint8_t *frame, const struct weft__header *header);
 
 /*
  * Reads a header. Returns where the contents begin, or 0 if this is not a frame of this protocol: too short, another
- * magic, a type or version that is not known, or an unknown flag that must be understood.
+ * magic, a type or version that is not known, an unknown flag that must be understood, or a CREDIT, PONG or CLOSED with
+ * contents, which has none.
  */
 size_t weft__wire_get_header(const uint8_t *frame, size_t len, struct weft__header *header);
 

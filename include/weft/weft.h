@@ -138,7 +138,8 @@ struct weft_events {
 	/*
 	 * A message of len bytes is about to arrive that is longer than a frame. Returns a buffer of this node's net with
 	 * room for it at *off, of which the library takes a reference until the message is released or will never be
-	 * whole; or NULL to have memory reserved in message_budget. The message event then shows it there.
+	 * whole; or NULL to have memory reserved in message_budget. The message event then shows it there. It may be
+	 * asked again for a message that has to wait for memory.
 	 */
 	struct weft_buf *(*place)(struct weft_node *node, weft_peer peer, size_t len, uint32_t reply_to, size_t *off,
 				  void *user);
@@ -158,8 +159,9 @@ struct weft_node_opts {
 	size_t recv_budget;       /* bytes of memory for frames to come, held messages included; default 32 MiB */
 	size_t send_budget;       /* bytes of memory for frames that wait to be sent; default 32 MiB */
 	size_t peer_send_budget;  /* of these, for one peer; default an eighth */
-	uint64_t max_message;     /* the largest message to take, in bytes; default 1 GiB */
-	size_t message_budget;    /* bytes of memory for messages longer than a frame, both ways; default 2 GiB */
+	uint64_t max_message;     /* the largest message to take, in bytes; default half of message_budget */
+	/* Bytes of memory for messages longer than a frame; copies of those sent take half at most. Default 2 GiB. */
+	size_t message_budget;
 	int keepalive_ms;         /* a peer silent for so long is asked whether it is there; default 10 s */
 	int silence_ms;           /* the longest time that this node may go without a poll; default 30 s */
 };
@@ -314,8 +316,9 @@ struct weft_send {
  * latest.
  *
  * Returns 0 (send->sent and send->reply will run, once each); or -ENOTCONN (the handle is stale, or the session is
- * being closed), -EINVAL, -EMSGSIZE (longer than the peer takes), -ENOBUFS (the budget is full: the writable event
- * tells when it is not), -ENOMEM, -ECANCELED (the node is closing). On an error neither runs.
+ * being closed), -EINVAL, -EMSGSIZE (longer than the peer takes, or to be copied and longer than half of
+ * message_budget), -ENOBUFS (the budget is full: the writable event tells when it is not), -ENOMEM, -ECANCELED (the
+ * node is closing). On an error neither runs.
  */
 WEFT_API int weft_peer_send(struct weft_node *node, weft_peer peer, const struct weft_send *send);
 
@@ -356,7 +359,8 @@ WEFT_API int weft_peer_get_info(const struct weft_node *node, weft_peer peer, st
 
 /*
  * Keeps a message beyond its callback. The result is the caller's, until weft_msg_release(). A held message counts in
- * recv_budget, with the whole frame that it lies in: peers may come to a stop while many are held.
+ * recv_budget, with the whole frame that it lies in, or in message_budget if it is longer than a frame: peers may come to
+ * a stop while many are held.
  *
  * Returns the held message, or NULL where memory is short.
  */
