@@ -12,6 +12,8 @@
 #define BATCH 16
 /* Completions read in one turn at most, so that queues and deadlines are served in between. */
 #define TURN 256
+/* EFA's code for a queue number that is nobody's: the peer's process is gone, and its count of messages with it. */
+#define EFA_PEER_GONE 9
 
 static int open_with(struct weft_net *net, enum fi_wait_obj wait)
 {
@@ -84,9 +86,13 @@ static int read_error(struct weft_net *net)
 	done.text = fi_cq_strerror(net->cq, entry.prov_errno, entry.err_data, text, sizeof(text));
 	if (!done.text)
 		done.text = weft_strerror(done.status);
-	if (net->choice.quirks->scheme == WEFT_SCHEME_EFA)
+	struct weft__op *op = entry.op_context;
+	if (net->choice.quirks->scheme == WEFT_SCHEME_EFA) {
 		done.advice = weft__efa_advice(entry.prov_errno);
-	return weft__op_complete(net, entry.op_context, &done);
+		if (op->dest && entry.prov_errno == EFA_PEER_GONE)
+			op->dest->known = false;
+	}
+	return weft__op_complete(net, op, &done);
 }
 
 static int handle(struct weft_net *net, const struct fi_cq_tagged_entry *entry, fi_addr_t source)
