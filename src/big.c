@@ -52,7 +52,7 @@ void weft__block_unref(struct weft__block *block)
 		blocks->copies -= block->size;
 	block->copy = false;
 	blocks->freed = true;
-	if (block->size == 0 || block->size > KEPT_MAX) {
+	if (block->size == 0 || block->size > KEPT_MAX || block->spoilt) {
 		free_block(block);
 		return;
 	}
@@ -87,7 +87,8 @@ static struct weft__block *new_block(struct weft_node *node, struct weft_buf *bu
 	return block;
 }
 
-/* A kept block that is long enough, and neither wastes much nor takes more than there is room for. */
+/* A kept block that is long enough, and neither wastes much nor takes more than there is room for.
+ */
 static struct weft__block *take_kept(struct weft__blocks *blocks, size_t len, size_t room)
 {
 	struct weft__block *block;
@@ -190,46 +191,65 @@ static void wait_for_memory(struct weft_node *node, struct weft__peer *peer)
 	peer->is_starved = true;
 }
 
-bool weft__in_admit(struct weft_node *node, struct weft__peer *peer,
-		    const struct weft__rframe *frame)
+bool weft__block_reserve(struct weft_node *node, struct weft__peer *peer, uint64_t len,
+			 uint32_t reply_to, struct weft__block **out)
 {
-	const uint8_t *body = frame->data + frame->body;
-	size_t size = frame->len - frame->body, at = 0;
-	struct weft__record record;
-	uint32_t rest = weft__wire_peek_rest(body, size);
-	if (rest == 0 || rest == WEFT__REST_NEVER || peer->in.block ||
-	    weft__wire_get_record(body, size, &at, &record) != 1)
-		return true;
-	/* Those who came first have the first claim to what is free, and are asked in their turn. */
+	/* Those who came first have the first claim to what is free, and are asked in their turn.
+	 */
 	if (!TAILQ_EMPTY(&node->starved) && !node->blocks.retrying) {
 		wait_for_memory(node, peer);
 		return false;
 	}
-	size_t len = (size_t)record.len + rest;
-	if (len > node->opts.max_message) {
+	if (len > node->opts.max_message || len > SIZE_MAX) {
 		weft__life_fail(node, peer, WEFT_REASON_PROTOCOL,
-				"a message of %zu bytes, and at most %llu are taken", len,
+				"a message of %llu bytes, and at most %llu are taken",
+				(unsigned long long)len,
 				(unsigned long long)node->opts.max_message);
-		return true;
+		return false;
 	}
-	struct weft__block *block = ask_caller(node, peer, len, record.reply_to);
+	struct weft__block *block = ask_caller(node, peer, (size_t)len, reply_to);
 	if (peer->s.state == WEFT__GONE) {
 		if (block)
 			weft__block_unref(block);
-		return true;
-	}
-	int ret = block ? 0 : take_block(node, len, false, &block);
-	if (ret == -ENOBUFS) {
-		wait_for_memory(node, peer);
 		return false;
 	}
-	if (ret < 0) {
-		weft__life_fail(node, peer, WEFT_REASON_MEMORY, "a message of %zu bytes: %s", len,
-				weft_strerror(ret));
+	int ret = block ? 0 : take_block(node, (size_t)len, false, &block);
+	if (ret == 0)
+		*out = block;
+	else if (ret == -ENOBUFS)
+		wait_for_memory(node, peer);
+	else
+		weft__life_fail(node, peer, WEFT_REASON_MEMORY, "a message of %llu bytes: %s",
+				(unsigned long long)len, weft_strerror(ret));
+	return ret == 0;
+}
+
+static uint32_t rest_of(const struct weft__rframe *frame)
+{
+	return weft__wire_peek_rest(frame->data + frame->body, frame->len - frame->body);
+}
+
+bool weft__part_is(const struct weft__rframe *frame)
+{
+	return rest_of(frame) != 0;
+}
+
+bool weft__in_admit(struct weft_node *node, struct weft__peer *peer,
+		    const struct weft__rframe *frame)
+{
+	struct weft__record record;
+	struct weft__block *block;
+	uint32_t rest = rest_of(frame);
+	size_t at = 0;
+	if (rest == 0 || rest == WEFT__REST_NEVER || peer->in.block ||
+	    weft__wire_get_record(frame->data + frame->body, frame->len - frame->body, &at,
+				  &record) != 1)
 		return true;
-	}
+	uint64_t len = (uint64_t)record.len + rest;
+	if (!weft__block_reserve(node, peer, len, record.reply_to, &block))
+		return false;
 	peer->in = (struct weft__in){
-		.block = block, .len = len, .id = record.id, .reply_to = record.reply_to};
+		.block = block, .len = (size_t)len, .id = record.id, .reply_to = record.reply_to};
 	return true;
 }
 
@@ -286,7 +306,7 @@ static size_t part(const struct weft__peer *peer)
 
 uint32_t weft__out_frames(const struct weft__peer *peer, const struct weft__out *out)
 {
-	if (out->given_up)
+	if (out->given_up || weft__bulk_offers(peer, out))
 		return 1;
 	return (uint32_t)((out->len - out->sent + part(peer) - 1) / part(peer));
 }
@@ -300,6 +320,8 @@ int weft__out_queue(struct weft_node *node, struct weft__peer *peer, const struc
 	struct weft__sframe *frame = out ? weft__sframe_take(node, true) : NULL;
 	if (!frame)
 		goto free_out;
+	out->node = node;
+	out->peer = peer;
 	out->len = len;
 	out->reply_to = send->reply_to;
 	if (send->buf) {

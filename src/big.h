@@ -32,6 +32,7 @@ struct weft__block {
 	size_t size;   /* counted in the budget; 0 where the memory is the caller's */
 	bool copy;     /* of a message that leaves */
 	unsigned refs;
+	bool spoilt;   /* the provider may still read it: it is not for another message */
 	TAILQ_ENTRY(weft__block) link; /* of all, or of those kept for the next use */
 };
 
@@ -61,6 +62,14 @@ struct weft__out {
 	uint32_t id, reply_to;
 	bool given_up;             /* its deadline has passed: the rest is not sent */
 	struct weft__slot *slot;   /* whoever waits for its end; NULL: nobody */
+	/* In chunks, once it is offered; see bulk.h. */
+	struct weft_node *node;
+	struct weft__peer *peer;
+	bool offered, over, abort_due;
+	uint32_t number;           /* of its OFFER */
+	uint32_t next, granted, flying, chunk;
+	uint64_t tag;
+	TAILQ_ENTRY(weft__out) link;
 };
 
 void weft__blocks_init(struct weft__blocks *blocks);
@@ -73,6 +82,16 @@ void weft__block_unref(struct weft__block *block);
  * tried again when some is free. May end the session.
  */
 bool weft__in_admit(struct weft_node *node, struct weft__peer *peer, const struct weft__rframe *frame);
+
+/*
+ * Memory for a message that arrives: of the caller's, or within the budget. Returns false where the peer has to wait for
+ * it, or has been ended.
+ */
+bool weft__block_reserve(struct weft_node *node, struct weft__peer *peer, uint64_t len, uint32_t reply_to,
+			 struct weft__block **out);
+
+/* Whether a DATA frame begins, or goes on with, a message in parts. */
+bool weft__part_is(const struct weft__rframe *frame);
 
 /*
  * Takes a part of a big message. Returns 1 when the message is whole, 0 when more is to come or it was given up, -1 where

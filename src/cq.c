@@ -81,7 +81,8 @@ static int read_error(struct weft_net *net)
 		.len = entry.len,
 		.tag = entry.tag,
 	};
-	if (done.status == -ECANCELED)
+	const struct weft__op *op = entry.op_context;
+	if (done.status == -ECANCELED && !op->canceling)
 		done.status = -EIO;
 	done.text = fi_cq_strerror(net->cq, entry.prov_errno, entry.err_data, text, sizeof(text));
 	if (!done.text)

@@ -28,6 +28,7 @@ struct weft__rframe {
 	uint8_t type;   /* while it is kept for its turn */
 	uint32_t number;
 	size_t body;    /* where its contents begin */
+	bool begun;     /* the message that it offers is being received */
 	TAILQ_ENTRY(weft__rframe) link; /* of the free ones, or of those kept by a peer */
 	SLIST_ENTRY(weft__rframe) all;
 };

@@ -101,6 +101,7 @@ static void end(struct weft_node *node, struct weft__peer *peer)
 	weft__credit_close(&node->pool, &peer->s.credit);
 	drop_early(node, peer);
 	weft__in_end(peer);
+	weft__bulk_end(node, peer);
 	if (peer->is_starved)
 		TAILQ_REMOVE(&node->starved, peer, starved);
 	peer->is_starved = false;

@@ -109,6 +109,7 @@ void weft__message_acked(struct weft_node *node, struct weft__peer *peer)
 		TAILQ_INSERT_TAIL(&peer->asking, slot, link);
 		call_sent(node, slot, 0);
 	}
+	weft__bulk_acked(node, peer);
 }
 
 static void leave_list(struct weft__slot *slot)
@@ -148,7 +149,9 @@ void weft__message_expire(struct weft_node *node)
 		slot->timed = false;
 		if (slot->reply)
 			expect_late(slot->peer, slot->id);
-		if (slot->out)
+		if (slot->out && slot->out->offered)
+			weft__bulk_give_up(node, slot->peer, slot->out);
+		else if (slot->out)
 			weft__out_give_up(node, slot->peer, slot->out);
 		slot->out = NULL;
 		leave_list(slot);
@@ -209,23 +212,34 @@ static uint32_t next_id(uint32_t id)
 }
 
 /* Shows a big message that is whole, and gives its memory back unless it is held. */
-static void show_big(struct weft_node *node, struct weft__peer *peer)
+static void show_big(struct weft_node *node, struct weft__peer *peer, struct weft__block *block,
+		     struct weft_msg *msg)
 {
-	struct weft__block *block = peer->in.block;
-	struct weft_msg msg = {
-		.size = sizeof(msg),
-		.data = (uint8_t *)weft_buf_data(block->buf) + block->off,
-		.len = peer->in.len,
-		.peer = peer->handle,
-		.id = peer->in.id,
-		.reply_to = peer->in.reply_to,
-	};
-	/* It is no longer arriving, whatever the callback does. */
-	peer->in = (struct weft__in){.block = NULL};
+	msg->size = sizeof(*msg);
+	msg->peer = peer->handle;
+	msg->data = (uint8_t *)weft_buf_data(block->buf) + block->off;
 	node->held.block = block;
-	show(node, peer, &msg);
+	show(node, peer, msg);
 	node->held.block = NULL;
 	weft__block_unref(block);
+}
+
+bool weft__message_offered(struct weft_node *node, struct weft__peer *peer, struct weft__grab *grab)
+{
+	struct weft_msg msg = {.len = grab->len, .id = grab->id, .reply_to = grab->reply_to};
+	struct weft__block *block = grab->block;
+	bool given_up = grab->given_up;
+	free(grab);
+	if (peer->in.got > 0 || msg.id != next_id(peer->rx_id)) {
+		weft__block_unref(block);
+		return false;
+	}
+	peer->rx_id = msg.id;
+	if (given_up)
+		weft__block_unref(block);
+	else
+		show_big(node, peer, block, &msg);
+	return true;
 }
 
 /* Deals with one record, which is alone in its frame or not. Returns false if it cannot be. */
@@ -239,8 +253,13 @@ static bool take_record(struct weft_node *node, struct weft__peer *peer,
 	peer->rx_id = record->id;
 	if (more || record->rest > 0) {
 		int whole = alone ? weft__in_take(peer, record) : -1;
-		if (whole == 1)
-			show_big(node, peer);
+		if (whole == 1) {
+			struct weft__in in = peer->in;
+			struct weft_msg msg = {.len = in.len, .id = in.id, .reply_to = in.reply_to};
+			/* It is no longer arriving, whatever the callback does. */
+			peer->in = (struct weft__in){.block = NULL};
+			show_big(node, peer, in.block, &msg);
+		}
 		return whole >= 0;
 	}
 	struct weft_msg msg = {

@@ -16,6 +16,7 @@
 #include "deadline.h"
 
 struct weft__block;
+struct weft__grab;
 struct weft__out;
 struct weft__peer;
 struct weft__rframe;
@@ -70,6 +71,12 @@ void weft__slots_free(struct weft__slot_pool *pool);
 
 /* Delivers the messages of a DATA frame, whose turn it is. */
 void weft__message_deliver(struct weft_node *node, struct weft__peer *peer, struct weft__rframe *frame);
+
+/*
+ * Delivers a big message that has come in chunks, whose turn it is, and frees what was kept of it. Returns false if it
+ * has no place in the order.
+ */
+bool weft__message_offered(struct weft_node *node, struct weft__peer *peer, struct weft__grab *grab);
 
 /* The peer has acknowledged: tells those who wait. */
 void weft__message_acked(struct weft_node *node, struct weft__peer *peer);

@@ -13,15 +13,13 @@
 #include <weft/weft.h>
 
 #include "big.h"
+#include "bulk.h"
 #include "deadline.h"
 #include "frame.h"
 #include "log.h"
 #include "message.h"
 #include "session.h"
 #include "stranger.h"
-
-/* What this node knows of the features. */
-#define WEFT__OWN_FEATURES 0u
 
 TAILQ_HEAD(weft__peer_list, weft__peer);
 
@@ -35,6 +33,8 @@ enum weft__control {
 	WEFT__WANT_PING = 1 << 3,
 	WEFT__WANT_PONG = 1 << 4,
 	WEFT__WANT_CLOSED = 1 << 5,
+	WEFT__WANT_GRANT = 1 << 7,
+	WEFT__WANT_ABORT = 1 << 8,
 	WEFT__WANT_CLOSE = 1 << 6, /* of a session that is gone: without a place in the order */
 };
 
@@ -61,7 +61,11 @@ struct weft__peer {
 	struct weft__slots unacked; /* in the order of frames */
 	struct weft__slots asking;  /* acknowledged, with an answer expected */
 	struct weft__rframes early; /* by number */
-	struct weft__in in;	    /* the big message that is arriving */
+	struct weft__in in;	    /* the big message that is arriving in parts */
+	struct weft__grabs grabs;   /* those that are arriving in chunks, in their order */
+	uint32_t grab_count;
+	struct weft__outs offers; /* those that are leaving in chunks, in their order */
+	uint32_t chunks;	  /* of them, under way */
 	size_t lacked;		    /* bytes of memory that the last send had no room for; 0: it was another budget */
 	/* The ids of the last messages whose answer was not there in time. */
 	uint32_t late[WEFT__LATE], late_next;
@@ -100,6 +104,7 @@ struct weft_node {
 	uint32_t libfabric;
 	uint64_t instance;
 	uint32_t frame_size;
+	uint32_t features; /* what this node offers */
 	int64_t now; /* milliseconds, of this turn */
 	int64_t owing_ms; /* when the first of those that are owing began to */
 	bool in_callback;

@@ -275,6 +275,7 @@ HOT int take(struct weft_net *net, enum weft__op_kind kind, struct weft__dest *d
 	op->kind = kind;
 	op->used = true;
 	op->posted = op->queued = op->ending = op->told = op->timed = false;
+	op->canceling = false;
 	op->dest = dest;
 	op->buf = buf ? weft__buf_ref(buf) : NULL;
 	op->done = done;
@@ -383,6 +384,28 @@ int weft_net_write(struct weft_net *net, weft_dest dest, const struct weft_post 
 		   weft_done_fn *done, void *user)
 {
 	return start_to_peer(net, WEFT__OP_WRITE, dest, given, done, user);
+}
+
+int weft_net_cancel(struct weft_net *net, weft_done_fn *done, void *user)
+{
+	struct weft__op_chunk *chunk;
+	int count = 0;
+	SLIST_FOREACH (chunk, &net->ops.chunks, link) {
+		for (size_t i = 0; i < CHUNK_OPS; i++) {
+			struct weft__op *op = &chunk->op[i];
+			if (!op->used || op->ending || op->told || op->canceling ||
+			    !weft__op_is_recv(op->kind) || op->done != done || op->user != user)
+				continue;
+			op->canceling = true;
+			count++;
+			/* Where this fails, a message is on its way into it, or the provider has no way. */
+			if (op->posted)
+				fi_cancel(&net->ep->fid, &op->context);
+			else
+				weft__op_end(net, op, -ECANCELED, "it was given up");
+		}
+	}
+	return count;
 }
 
 static void count_ended(struct weft_net *net, const struct weft__op *op)

@@ -48,6 +48,7 @@ struct weft__op {
 	bool ending; /* it is on the list of those whose callback is due, with `status` */
 	bool told;   /* its callback has run; with `posted`, it is held */
 	bool timed;  /* it is in the wheel of deadlines */
+	bool canceling; /* its owner has asked for its end */
 	int status;
 	const char *text;
 	unsigned flags;

@@ -83,6 +83,8 @@ int weft__peer_make(struct weft_node *node, const struct weft_addr *addr, struct
 	TAILQ_INIT(&peer->unacked);
 	TAILQ_INIT(&peer->asking);
 	TAILQ_INIT(&peer->early);
+	TAILQ_INIT(&peer->grabs);
+	TAILQ_INIT(&peer->offers);
 	peer->s.state = WEFT__GONE;
 	int ret = weft_net_add_peer(node->net, addr, &peer->dest);
 	if (ret < 0)

@@ -75,6 +75,7 @@ static const struct weft__quirks table[] = {
 	 .max_peers = 256},
 	{.provider = "udp;ofi_rxd",
 	 .scheme = WEFT_SCHEME_UDP,
+	 .slow_tags = true,
 	 .frame_size = 4096,
 	 .rank = WEFT__RANK_ASKED,
 	 .stale_source = true,

@@ -38,7 +38,7 @@ static void take_accept(struct weft_node *node, struct weft__peer *peer, const s
 	}
 	if (s->state == WEFT__CONNECTING) {
 		int reason = weft__session_hello(s, &hello, a->header.credit, node->frame_size,
-						 WEFT__OWN_FEATURES);
+						 node->features);
 		if (reason) {
 			peer->reason = WEFT_REASON_NONE;
 			weft__life_fail(node, peer, (enum weft_reason)reason,
@@ -109,12 +109,23 @@ static void take_closed(struct weft_node *node, struct weft__peer *peer)
 	weft__life_event(node, peer, WEFT__RX_CLOSED);
 }
 
+static void take_offered(struct weft_node *node, struct weft__peer *peer)
+{
+	struct weft__grab *grab = weft__bulk_take(peer);
+	uint32_t id = grab->id;
+	if (!weft__message_offered(node, peer, grab))
+		weft__life_fail(node, peer, WEFT_REASON_PROTOCOL,
+				"message %u was offered after message %u", id, peer->rx_id);
+}
+
 /* A frame whose turn it is. */
 static void run(struct weft_node *node, struct weft__peer *peer, struct weft__rframe *frame)
 {
 	weft__session_advance(&peer->s);
 	if (frame->type == WEFT__CLOSE)
 		take_close(node, peer, frame);
+	else if (frame->type == WEFT__OFFER)
+		take_offered(node, peer);
 	else
 		weft__message_deliver(node, peer, frame);
 	if (peer->s.state != WEFT__GONE)
@@ -124,28 +135,28 @@ static void run(struct weft_node *node, struct weft__peer *peer, struct weft__rf
 static bool may_run(struct weft_node *node, struct weft__peer *peer,
 		    const struct weft__rframe *frame)
 {
+	if (frame->type == WEFT__OFFER)
+		return weft__bulk_ready(node, peer, frame);
 	return frame->type == WEFT__CLOSE || weft__in_admit(node, peer, frame);
 }
 
 void weft__receive_resume(struct weft_node *node, struct weft__peer *peer)
 {
 	struct weft__rframe *frame;
+	weft__bulk_look(node, peer);
 	/* A session that has ended keeps none. */
 	while ((frame = TAILQ_FIRST(&peer->early)) && frame->number == peer->s.rx_number + 1) {
-		if (!may_run(node, peer, frame)) {
-			/* It is here: what is missing is memory. */
-			weft__session_gap(&peer->s, false, node->now);
-			return;
-		}
-		if (peer->s.state == WEFT__GONE)
-			return;
+		if (!may_run(node, peer, frame) || peer->s.state == WEFT__GONE)
+			break;
 		TAILQ_REMOVE(&peer->early, frame, link);
 		weft__peer_mark_owing(node, peer);
 		run(node, peer, frame);
 		weft__rframe_unref(node, frame);
+		weft__bulk_look(node, peer);
 	}
-	weft__session_gap(&peer->s, frame != NULL, node->now);
-	if (frame)
+	frame = TAILQ_FIRST(&peer->early);
+	weft__session_gap(&peer->s, frame && frame->number != peer->s.rx_number + 1, node->now);
+	if (frame && peer->s.state != WEFT__GONE)
 		weft__life_expect(node, peer);
 }
 
@@ -179,6 +190,7 @@ static void take_numbered(struct weft_node *node, struct weft__peer *peer, struc
 	if (!(actions & WEFT__DO_NUMBERED) || peer->s.state == WEFT__GONE)
 		return;
 	frame->type = a->header.type;
+	frame->begun = false;
 	frame->number = a->header.number;
 	frame->body = (size_t)(a->body - frame->data);
 	bool kept = is_kept(peer, frame->number);
@@ -190,10 +202,11 @@ static void take_numbered(struct weft_node *node, struct weft__peer *peer, struc
 		frame->counted = costs;
 		frame->peer = peer->handle;
 		weft__peer_mark_owing(node, peer);
-		if (turn == WEFT__IN_TURN && may_run(node, peer, frame)) {
+		if (turn == WEFT__IN_TURN && frame->type != WEFT__OFFER &&
+		    may_run(node, peer, frame)) {
 			if (peer->s.state != WEFT__GONE)
 				run(node, peer, frame);
-		} else {
+		} else if (peer->s.state != WEFT__GONE) {
 			keep(peer, frame);
 		}
 		if (!TAILQ_EMPTY(&peer->early))
@@ -234,6 +247,24 @@ static void miss_last(struct weft_node *node, struct weft__peer *peer,
 	}
 }
 
+static void take_grant(struct weft_node *node, struct weft__peer *peer, const struct arrival *a)
+{
+	struct weft__grant grant;
+	if (!weft__wire_get_grant(a->body, a->len, &grant))
+		node->stats.drop_malformed++;
+	else if (!(weft__life_event(node, peer, WEFT__RX_GRANT) & WEFT__DO_DROP))
+		weft__bulk_granted(node, peer, &grant);
+}
+
+static void take_abort(struct weft_node *node, struct weft__peer *peer, const struct arrival *a)
+{
+	struct weft__abort abort;
+	if (!weft__wire_get_abort(a->body, a->len, &abort) || abort.by_receiver)
+		node->stats.drop_malformed++;
+	else if (!(weft__life_event(node, peer, WEFT__RX_ABORT) & WEFT__DO_DROP))
+		weft__bulk_aborted(node, peer, &abort);
+}
+
 /* A frame of a session that has been accepted, or is about to be. */
 static void take(struct weft_node *node, struct weft__peer *peer, struct arrival *a)
 {
@@ -268,10 +299,10 @@ static void take(struct weft_node *node, struct weft__peer *peer, struct arrival
 		weft__life_event(node, peer, WEFT__RX_PONG);
 		break;
 	case WEFT__GRANT:
-		weft__life_event(node, peer, WEFT__RX_GRANT);
+		take_grant(node, peer, a);
 		break;
 	case WEFT__ABORT:
-		weft__life_event(node, peer, WEFT__RX_ABORT);
+		take_abort(node, peer, a);
 		break;
 	case WEFT__CLOSED:
 		peer->s.closed_seen = true;

@@ -122,7 +122,7 @@ static enum weft_reason judge(struct weft_node *node, const struct weft__header 
 	struct weft__session trial = {.state = WEFT__HALFOPEN};
 	struct weft_peer_info info;
 	int reason = weft__session_hello(&trial, hello, header->credit, node->frame_size,
-					 WEFT__OWN_FEATURES);
+					 node->features);
 	if (reason)
 		return (enum weft_reason)reason;
 	if (node->open_peers >= node->opts.max_peers)
@@ -156,7 +156,7 @@ static void begin(struct weft_node *node, const struct weft__header *header,
 		return;
 	}
 	weft__session_accept(&peer->s, &node->pool, id | 1, node->now, node->now + HALF_OPEN_MS);
-	weft__session_hello(&peer->s, hello, header->credit, node->frame_size, WEFT__OWN_FEATURES);
+	weft__session_hello(&peer->s, hello, header->credit, node->frame_size, node->features);
 	peer->s.keepalive_ms = (uint32_t)node->opts.keepalive_ms;
 	memcpy(peer->provider, hello->provider, sizeof(peer->provider));
 	TAILQ_INSERT_TAIL(&node->half_open, peer, half_open);

@@ -126,7 +126,13 @@ static void flush_messages(struct weft_node *node, struct weft__peer *peer)
 {
 	struct weft__sframe *frame;
 	while ((frame = TAILQ_FIRST(&peer->queue))) {
-		if (frame->out) {
+		struct weft__out *offer = NULL;
+		if (frame->out && weft__bulk_offers(peer, frame->out)) {
+			/* Its place in the queue becomes the OFFER. */
+			offer = frame->out;
+			weft__bulk_put_offer(offer, frame);
+			frame->awaited = offer->slot != NULL;
+		} else if (frame->out) {
 			if (!flush_big(node, peer, frame))
 				return;
 			continue;
@@ -153,6 +159,11 @@ static void flush_messages(struct weft_node *node, struct weft__peer *peer)
 		TAILQ_REMOVE(&peer->queue, frame, link);
 		peer->in_flight++;
 		weft__session_sent(&peer->s, number, costs, node->now);
+		if (offer) {
+			frame->out = NULL;
+			offer->number = number;
+			weft__bulk_offered(peer, offer);
+		}
 		weft__life_expect(node, peer);
 		peer->wanted &= ~(unsigned)WEFT__WANT_CREDIT;
 	}
@@ -164,7 +175,7 @@ static size_t put_hello(const struct weft_node *node, const struct weft__peer *p
 	struct weft__hello hello = {
 		.version_min = WEFT__WIRE_VERSION,
 		.version_max = WEFT__WIRE_VERSION,
-		.features = peer->s.outgoing ? WEFT__OWN_FEATURES : peer->s.features,
+		.features = peer->s.outgoing ? node->features : peer->s.features,
 		.max_frame = node->frame_size,
 		.instance = node->instance,
 		.session = peer->s.id,
@@ -192,6 +203,7 @@ static const struct {
 	enum weft__control control;
 	enum weft__frame_type type;
 } controls[] = {
+	{WEFT__WANT_GRANT, WEFT__GRANT},     {WEFT__WANT_ABORT, WEFT__ABORT},
 	{WEFT__WANT_CONNECT, WEFT__CONNECT}, {WEFT__WANT_ACCEPT, WEFT__ACCEPT},
 	{WEFT__WANT_CREDIT, WEFT__CREDIT},   {WEFT__WANT_PING, WEFT__PING},
 	{WEFT__WANT_PONG, WEFT__PONG},	     {WEFT__WANT_CLOSED, WEFT__CLOSED},
@@ -211,8 +223,25 @@ static void put_contents(const struct weft_node *node, struct weft__peer *peer,
 		len = weft__wire_put_ping(to, room, &ping);
 	} else if (frame->type == WEFT__CLOSE) {
 		len = put_close(peer, to, room);
+	} else if (frame->type == WEFT__GRANT) {
+		len = weft__bulk_put_grant(peer, to, room);
+	} else if (frame->type == WEFT__ABORT) {
+		len = weft__bulk_put_abort(peer, to, room);
 	}
 	frame->len = WEFT__HEADER_LEN + len;
+}
+
+static bool has_contents(enum weft__frame_type type)
+{
+	return type != WEFT__CREDIT && type != WEFT__PONG && type != WEFT__CLOSED;
+}
+
+/* Whether more of the same is to be said. */
+static bool said(struct weft__peer *peer, enum weft__control control)
+{
+	if (control == WEFT__WANT_GRANT)
+		return weft__bulk_grant_left(peer);
+	return control == WEFT__WANT_ABORT && weft__bulk_abort_left(peer);
 }
 
 static void send_control(struct weft_node *node, struct weft__peer *peer, size_t which)
@@ -230,10 +259,17 @@ static void send_control(struct weft_node *node, struct weft__peer *peer, size_t
 	else
 		frame->control = control;
 	put_contents(node, peer, frame);
+	/* What was to be said may have become pointless. */
+	if (frame->len == WEFT__HEADER_LEN && has_contents(frame->type)) {
+		peer->wanted &= ~(unsigned)control;
+		weft__sframe_give(node, frame, false);
+		return;
+	}
 	int ret = transmit(node, peer, frame, false);
 	frame->control = control;
 	if (ret == 0) {
-		peer->wanted &= ~(unsigned)control;
+		if (!said(peer, control))
+			peer->wanted &= ~(unsigned)control;
 		peer->flying |= control;
 		return;
 	}
@@ -250,6 +286,8 @@ static void send_control(struct weft_node *node, struct weft__peer *peer, size_t
 void weft__transmit_flush(struct weft_node *node, struct weft__peer *peer)
 {
 	flush_messages(node, peer);
+	if (!TAILQ_EMPTY(&peer->offers))
+		weft__bulk_flush(node, peer);
 	for (size_t i = 0; i < sizeof(controls) / sizeof(controls[0]); i++) {
 		unsigned control = controls[i].control;
 		if ((peer->wanted & control) && !(peer->flying & control))

@@ -451,6 +451,14 @@ struct weft_done {
 WEFT_API int weft_net_recv(struct weft_net *net, struct weft_buf *buf, weft_done_fn *done, void *user);
 
 /*
+ * Asks for the end of the receives that were posted with this callback and user. Each ends with -ECANCELED, in a later
+ * poll, unless a message has reached it first; where the provider does not let go of one, it stays.
+ *
+ * Returns how many were asked to end.
+ */
+WEFT_API int weft_net_cancel(struct weft_net *net, weft_done_fn *done, void *user);
+
+/*
  * Sends post->len bytes of post->buf to a peer. Operations to one peer are handed to the provider in the order started;
  * while the provider says "again" they wait in the peer's own queue, and other peers are not held up. buf may be NULL
  * where len is 0.

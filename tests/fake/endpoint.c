@@ -180,6 +180,27 @@ static struct fi_ops ep_fid_ops = {
 	.bind = ep_bind,
 	.control = ep_control,
 };
+/* As the providers do: a receive that nothing has reached ends, all else goes on. */
+static ssize_t ep_cancel(fid_t fid, void *context)
+{
+	struct fake__ep *ep = (struct fake__ep *)fid;
+	struct fake__work *work;
+	if (!fake__usable(&ep->object, "fi_cancel"))
+		return -FI_EINVAL;
+	int code = fake__gate("fi_cancel", FAKE__OPEN, NULL);
+	if (code)
+		return -code;
+	TAILQ_FOREACH (work, &ep->works, link) {
+		if (work->context != context)
+			continue;
+		if (work->receives)
+			fake__finish(work, 0, FI_ECANCELED, 0, NULL);
+		return 0;
+	}
+	return -FI_ENOENT;
+}
+
+static struct fi_ops_ep ep_ops = {.size = sizeof(ep_ops), .cancel = ep_cancel};
 static struct fi_ops_cm ep_ops_cm = {.size = sizeof(ep_ops_cm), .getname = ep_getname};
 
 int fake__ep_open(struct fid_domain *fid, struct fi_info *info, struct fid_ep **out, void *context)
@@ -193,6 +214,7 @@ int fake__ep_open(struct fid_domain *fid, struct fi_info *info, struct fid_ep **
 	struct fake__ep *ep = fake__zalloc(sizeof(*ep));
 	ep->fid.fid = (struct fid){FI_CLASS_EP, context, &ep_fid_ops};
 	ep->fid.cm = &ep_ops_cm;
+	ep->fid.ops = &ep_ops;
 	ep->fid.msg = &fake__ops_msg;
 	ep->fid.tagged = &fake__ops_tagged;
 	ep->fid.rma = &fake__ops_rma;

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: MIT */
+/* Big messages in tagged chunks. Calls big, session, transmit, receive, life, peer, and layer 1. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "bulk.h"
+#include "clock.h"
+#include "life.h"
+#include "nodeimpl.h"
+#include "peer.h"
+#include "random.h"
+#include "receive.h"
+#include "transmit.h"
+
+/* A shorter message is faster in parts: it needs no answer before it can leave. */
+#define OFFER_MIN (128 * (size_t)1024)
+#define CHUNK_SIZE (256 * (size_t)1024)
+/* Chunks of one message that are granted ahead, and chunks of one peer under way. */
+#define WINDOW 8
+/* Messages of one peer that arrive at once; they are shown in their order. */
+#define GRABS_MAX 4
+/* No receiver grants smaller ones, but for the end of a message. */
+#define CHUNK_MIN 4096
+
+bool weft__bulk_offers(const struct weft__peer *peer, const struct weft__out *out)
+{
+	return (peer->s.features & WEFT__FEATURE_BULK) && out->len >= OFFER_MIN && out->sent == 0 &&
+	       !out->given_up;
+}
+
+void weft__bulk_put_offer(const struct weft__out *out, struct weft__sframe *frame)
+{
+	struct weft__offer offer = {out->id, out->reply_to, out->len};
+	frame->type = WEFT__OFFER;
+	frame->len = WEFT__HEADER_LEN + weft__wire_put_offer(frame->data + WEFT__HEADER_LEN,
+							     WEFT__SMALL_FRAME - WEFT__HEADER_LEN,
+							     &offer);
+}
+
+void weft__bulk_offered(struct weft__peer *peer, struct weft__out *out)
+{
+	out->offered = true;
+	TAILQ_INSERT_TAIL(&peer->offers, out, link);
+}
+
+static void leave_offers(struct weft__out *out)
+{
+	TAILQ_REMOVE(&out->peer->offers, out, link);
+	weft__out_free(out);
+}
+
+static weft_done_fn chunk_sent;
+
+static int send_chunk(struct weft_node *node, struct weft__peer *peer, struct weft__out *out)
+{
+	struct weft_post what = WEFT_POST_INIT;
+	size_t at = (size_t)out->next * out->chunk;
+	what.buf = out->buf;
+	what.off = out->off + at;
+	what.len = out->len - at < out->chunk ? out->len - at : out->chunk;
+	what.tag = out->tag + out->next;
+	what.timeout_ms = -1;
+	int ret = weft_net_tsend(node->net, peer->dest, &what, chunk_sent, out);
+	if (ret < 0)
+		return ret;
+	out->next++;
+	out->flying++;
+	peer->chunks++;
+	peer->operations++;
+	return 0;
+}
+
+void weft__bulk_flush(struct weft_node *node, struct weft__peer *peer)
+{
+	struct weft__out *out;
+	TAILQ_FOREACH (out, &peer->offers, link) {
+		while (out->next < out->granted && peer->chunks < WINDOW) {
+			int ret = send_chunk(node, peer, out);
+			if (ret == 0)
+				continue;
+			if (ret == -ENOBUFS || ret == -EHOSTUNREACH || ret == -ENOMEM)
+				weft__peer_mark_dirty(node, peer);
+			else
+				weft__life_fail(node, peer, WEFT_REASON_FABRIC,
+						"the net refuses to send: %s", weft_strerror(ret));
+			return;
+		}
+	}
+}
+
+/* A message that is acknowledged, or whose session has ended, is over when no chunk is under way.
+ */
+static void release(struct weft__out *out)
+{
+	if (out->over && out->flying == 0)
+		leave_offers(out);
+}
+
+static void chunk_sent(struct weft_net *net, const struct weft_done *done)
+{
+	struct weft__out *out = done->user;
+	struct weft__peer *peer = out->peer;
+	struct weft_node *node = out->node;
+	(void)net;
+	out->flying--;
+	peer->chunks--;
+	peer->operations--;
+	if (done->status == 0) {
+		out->sent += done->len;
+		if (out->slot)
+			weft__slot_progress(node, out->slot);
+	} else if (out->block) {
+		/* The provider may still read the memory: it is not to be another message's. */
+		out->block->spoilt = true;
+	}
+	if (done->status < 0 && done->status != -ECANCELED && peer->s.state != WEFT__GONE) {
+		peer->prov_errno = done->prov_errno;
+		peer->advice = done->advice;
+		weft__life_fail(node, peer, WEFT_REASON_FABRIC, "the fabric says: %s", done->text);
+	}
+	release(out);
+	if (peer->s.state != WEFT__GONE)
+		weft__bulk_flush(node, peer);
+	weft__peer_reap(node, peer);
+}
+
+void weft__bulk_granted(struct weft_node *node, struct weft__peer *peer,
+			const struct weft__grant *grant)
+{
+	struct weft__out *out;
+	TAILQ_FOREACH (out, &peer->offers, link) {
+		if (out->id == grant->id)
+			break;
+	}
+	/* One that was acknowledged meanwhile needs no more. */
+	if (!out)
+		return;
+	bool first = out->granted == 0;
+	size_t chunks = (out->len + grant->chunk - 1) / grant->chunk;
+	if (grant->count > chunks || (grant->chunk < CHUNK_MIN && grant->chunk < out->len) ||
+	    (!first && (grant->chunk != out->chunk || grant->tag != out->tag))) {
+		weft__life_fail(node, peer, WEFT_REASON_PROTOCOL, "message %u is granted wrongly",
+				grant->id);
+		return;
+	}
+	out->chunk = grant->chunk;
+	out->tag = grant->tag;
+	/* An older one may have been overtaken. */
+	if (grant->count > out->granted)
+		out->granted = grant->count;
+	weft__bulk_flush(node, peer);
+}
+
+void weft__bulk_acked(struct weft_node *node, struct weft__peer *peer)
+{
+	struct weft__out *out, *next;
+	(void)node;
+	for (out = TAILQ_FIRST(&peer->offers); out; out = next) {
+		next = TAILQ_NEXT(out, link);
+		if (weft__after(out->number, peer->s.tx_acked))
+			return;
+		out->over = true;
+		release(out);
+	}
+}
+
+void weft__bulk_give_up(struct weft_node *node, struct weft__peer *peer, struct weft__out *out)
+{
+	out->slot = NULL;
+	/* What is granted is sent all the same, because receives wait for it. */
+	out->given_up = out->abort_due = true;
+	peer->wanted |= WEFT__WANT_ABORT;
+	weft__peer_mark_dirty(node, peer);
+}
+
+static weft_done_fn chunk_came;
+
+static int post_chunk(struct weft_node *node, struct weft__grab *grab)
+{
+	struct weft_post what = WEFT_POST_INIT;
+	size_t at = (size_t)grab->posted * CHUNK_SIZE;
+	what.buf = grab->block->buf;
+	what.off = grab->block->off + at;
+	what.len = grab->len - at < CHUNK_SIZE ? grab->len - at : CHUNK_SIZE;
+	what.tag = grab->tag + grab->posted;
+	int ret = weft_net_trecv(node->net, &what, chunk_came, grab);
+	if (ret == 0)
+		grab->posted++;
+	return ret;
+}
+
+/* Posts as many receives as may be there at once, and has them granted. */
+static void post_chunks(struct weft_node *node, struct weft__grab *grab)
+{
+	struct weft__peer *peer = grab->peer;
+	while (!grab->given_up && grab->posted < grab->chunks &&
+	       grab->posted - grab->done < WINDOW) {
+		int ret = post_chunk(node, grab);
+		if (ret == 0)
+			continue;
+		weft__life_fail(node, peer, WEFT_REASON_MEMORY,
+				"a receive for a message of %zu bytes: %s", grab->len,
+				weft_strerror(ret));
+		return;
+	}
+	if (grab->posted == grab->told)
+		return;
+	peer->wanted |= WEFT__WANT_GRANT;
+	weft__peer_mark_dirty(node, peer);
+}
+
+static void free_grab(struct weft__grab *grab)
+{
+	weft__block_unref(grab->block);
+	free(grab);
+}
+
+/* Its session has ended: it goes when its last receive has come back. */
+static void orphan(struct weft__grab *grab)
+{
+	grab->peer = NULL;
+	if (grab->posted == grab->done)
+		free_grab(grab);
+	else
+		weft_net_cancel(grab->node->net, chunk_came, grab);
+}
+
+static bool is_whole(const struct weft__grab *grab)
+{
+	return grab->done == grab->posted && (grab->given_up || grab->posted == grab->chunks);
+}
+
+static void chunk_came(struct weft_net *net, const struct weft_done *done)
+{
+	struct weft__grab *grab = done->user;
+	struct weft__peer *peer = grab->peer;
+	struct weft_node *node = grab->node;
+	(void)net;
+	size_t at = (size_t)(done->off - grab->block->off);
+	size_t due = grab->len - at < CHUNK_SIZE ? grab->len - at : CHUNK_SIZE;
+	grab->done++;
+	if (!peer) {
+		if (grab->posted == grab->done)
+			free_grab(grab);
+		return;
+	}
+	node->now = weft__clock_coarse_ms();
+	if (done->status < 0 || done->len != due) {
+		peer->prov_errno = done->prov_errno;
+		peer->advice = done->advice;
+		weft__life_fail(
+			node, peer, done->status < 0 ? WEFT_REASON_FABRIC : WEFT_REASON_PROTOCOL,
+			"a part of message %u: %s", grab->id,
+			done->status < 0 ? done->text : "not of the length that was granted");
+		return;
+	}
+	/* Chunks are a sign of life as good as frames are. */
+	peer->s.heard_ms = node->now;
+	peer->s.ping_ms = 0;
+	peer->s.suspect = false;
+	/* Half a window at a time is enough to keep the other side busy. */
+	if (grab->posted - grab->done <= WINDOW / 2)
+		post_chunks(node, grab);
+	if (peer->s.state != WEFT__GONE && is_whole(grab))
+		weft__receive_resume(node, peer);
+}
+
+/* The message of an OFFER that has its turn next, whether it is whole or not. */
+static bool begin(struct weft_node *node, struct weft__peer *peer, struct weft__rframe *frame)
+{
+	struct weft__offer offer;
+	struct weft__block *block;
+	if (!weft__wire_get_offer(frame->data + frame->body, frame->len - frame->body, &offer)) {
+		weft__life_fail(node, peer, WEFT_REASON_PROTOCOL, "an OFFER frame is malformed");
+		return false;
+	}
+	uint64_t tag;
+	if (!weft__block_reserve(node, peer, offer.len, offer.reply_to, &block))
+		return false;
+	struct weft__grab *grab = calloc(1, sizeof(*grab));
+	if (!grab || weft__random(&tag, sizeof(tag)) < 0) {
+		free(grab);
+		weft__block_unref(block);
+		weft__life_fail(node, peer, WEFT_REASON_MEMORY, NULL);
+		return false;
+	}
+	*grab = (struct weft__grab){
+		.node = node,
+		.peer = peer,
+		.block = block,
+		.len = (size_t)offer.len,
+		.id = offer.id,
+		.reply_to = offer.reply_to,
+		/* The low bits count the chunks. */
+		.tag = tag & ~(uint64_t)UINT32_MAX,
+		.chunks = (uint32_t)((offer.len + CHUNK_SIZE - 1) / CHUNK_SIZE),
+	};
+	TAILQ_INSERT_TAIL(&peer->grabs, grab, link);
+	peer->grab_count++;
+	frame->begun = true;
+	post_chunks(node, grab);
+	return peer->s.state != WEFT__GONE;
+}
+
+void weft__bulk_look(struct weft_node *node, struct weft__peer *peer)
+{
+	uint32_t number = peer->s.rx_number;
+	struct weft__rframe *frame;
+	TAILQ_FOREACH (frame, &peer->early, link) {
+		if (frame->number != ++number || peer->grab_count >= GRABS_MAX)
+			return;
+		if (frame->type == WEFT__OFFER && !frame->begun && !begin(node, peer, frame))
+			return;
+		/* Memory is promised in the order of the messages. */
+		if (frame->type == WEFT__DATA && weft__part_is(frame))
+			return;
+	}
+}
+
+bool weft__bulk_ready(struct weft_node *node, struct weft__peer *peer,
+		      const struct weft__rframe *frame)
+{
+	(void)node;
+	return frame->begun && is_whole(TAILQ_FIRST(&peer->grabs));
+}
+
+struct weft__grab *weft__bulk_take(struct weft__peer *peer)
+{
+	struct weft__grab *grab = TAILQ_FIRST(&peer->grabs);
+	TAILQ_REMOVE(&peer->grabs, grab, link);
+	peer->grab_count--;
+	return grab;
+}
+
+void weft__bulk_aborted(struct weft_node *node, struct weft__peer *peer,
+			const struct weft__abort *abort)
+{
+	struct weft__grab *grab;
+	TAILQ_FOREACH (grab, &peer->grabs, link) {
+		if (grab->id != abort->id)
+			continue;
+		grab->given_up = true;
+		if (is_whole(grab))
+			weft__receive_resume(node, peer);
+		return;
+	}
+}
+
+static struct weft__grab *grant_due(const struct weft__peer *peer)
+{
+	struct weft__grab *grab;
+	TAILQ_FOREACH (grab, &peer->grabs, link) {
+		if (grab->told != grab->posted)
+			return grab;
+	}
+	return NULL;
+}
+
+size_t weft__bulk_put_grant(const struct weft__peer *peer, uint8_t *to, size_t room)
+{
+	const struct weft__grab *grab = grant_due(peer);
+	if (!grab)
+		return 0;
+	struct weft__grant grant = {grab->id, CHUNK_SIZE, grab->tag, grab->posted};
+	return weft__wire_put_grant(to, room, &grant);
+}
+
+bool weft__bulk_grant_left(struct weft__peer *peer)
+{
+	struct weft__grab *grab = grant_due(peer);
+	grab->told = grab->posted;
+	return grant_due(peer) != NULL;
+}
+
+static struct weft__out *abort_due(const struct weft__peer *peer)
+{
+	struct weft__out *out;
+	TAILQ_FOREACH (out, &peer->offers, link) {
+		if (out->abort_due)
+			return out;
+	}
+	return NULL;
+}
+
+size_t weft__bulk_put_abort(const struct weft__peer *peer, uint8_t *to, size_t room)
+{
+	const struct weft__out *out = abort_due(peer);
+	if (!out)
+		return 0;
+	struct weft__abort abort = {.id = out->id, .reason = WEFT_REASON_TIMEOUT};
+	return weft__wire_put_abort(to, room, &abort);
+}
+
+bool weft__bulk_abort_left(struct weft__peer *peer)
+{
+	abort_due(peer)->abort_due = false;
+	return abort_due(peer) != NULL;
+}
+
+void weft__bulk_end(struct weft_node *node, struct weft__peer *peer)
+{
+	struct weft__out *out, *next;
+	(void)node;
+	while (!TAILQ_EMPTY(&peer->grabs))
+		orphan(weft__bulk_take(peer));
+	for (out = TAILQ_FIRST(&peer->offers); out; out = next) {
+		next = TAILQ_NEXT(out, link);
+		out->over = true;
+		release(out);
+	}
+}
