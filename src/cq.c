@@ -81,13 +81,12 @@ static int read_error(struct weft_net *net)
 		.len = entry.len,
 		.tag = entry.tag,
 	};
-	const struct weft__op *op = entry.op_context;
+	struct weft__op *op = entry.op_context;
 	if (done.status == -ECANCELED && !op->canceling)
 		done.status = -EIO;
 	done.text = fi_cq_strerror(net->cq, entry.prov_errno, entry.err_data, text, sizeof(text));
 	if (!done.text)
 		done.text = weft_strerror(done.status);
-	struct weft__op *op = entry.op_context;
 	if (net->choice.quirks->scheme == WEFT_SCHEME_EFA) {
 		done.advice = weft__efa_advice(entry.prov_errno);
 		if (op->dest && entry.prov_errno == EFA_PEER_GONE)
