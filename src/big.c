@@ -361,6 +361,50 @@ bool weft__out_fill(const struct weft__peer *peer, struct weft__out *out,
 	return out->given_up || out->sent == out->len;
 }
 
+/* The big message that leaves first: an offered one, or one in the queue. */
+static const struct weft__out *first_out(const struct weft__peer *peer)
+{
+	const struct weft__sframe *frame;
+	if (!TAILQ_EMPTY(&peer->offers))
+		return TAILQ_FIRST(&peer->offers);
+	TAILQ_FOREACH (frame, &peer->queue, link) {
+		if (frame->out)
+			return frame->out;
+	}
+	return NULL;
+}
+
+int weft_peer_get_progress(const struct weft_node *node, weft_peer handle,
+			   struct weft_progress *result)
+{
+	const struct weft__peer *peer = weft__peer_find(node, handle);
+	if (!peer || peer->s.state == WEFT__GONE)
+		return -ENOTCONN;
+	struct weft_progress full = {.size = sizeof(full)};
+	if (result->size < full.size)
+		full.size = result->size;
+	if (full.size < 2 * sizeof(size_t))
+		return -EINVAL;
+	const struct weft__out *out = first_out(peer);
+	const struct weft__grab *grab = TAILQ_FIRST(&peer->grabs);
+	if (out) {
+		full.out_id = out->id;
+		full.out_len = out->len;
+		full.out_done = out->sent;
+	}
+	if (peer->in.block) {
+		full.in_id = peer->in.id;
+		full.in_len = peer->in.len;
+		full.in_done = peer->in.got;
+	} else if (grab) {
+		full.in_id = grab->id;
+		full.in_len = grab->len;
+		full.in_done = grab->got;
+	}
+	memcpy(result, &full, full.size);
+	return 0;
+}
+
 void weft__out_give_up(struct weft_node *node, struct weft__peer *peer, struct weft__out *out)
 {
 	out->slot = NULL;

@@ -254,6 +254,7 @@ static void chunk_came(struct weft_net *net, const struct weft_done *done)
 			done->status < 0 ? done->text : "not of the length that was granted");
 		return;
 	}
+	grab->got += done->len;
 	/* Chunks are a sign of life as good as frames are. */
 	peer->s.heard_ms = node->now;
 	peer->s.ping_ms = 0;

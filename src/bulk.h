@@ -25,7 +25,7 @@ struct weft__grab {
 	struct weft_node *node;
 	struct weft__peer *peer; /* NULL: its session has ended, and receives are still to come back */
 	struct weft__block *block;
-	size_t len;
+	size_t len, got;
 	uint32_t id, reply_to;
 	uint64_t tag;
 	uint32_t chunks, posted, done;

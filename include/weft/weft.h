@@ -299,7 +299,7 @@ struct weft_send {
 	int iov_count;
 	struct weft_buf *buf;     /* len bytes at off of a buffer of this node's net; not to be changed until the end */
 	size_t off;
-	int timeout_ms;           /* for sent and reply, from now; -1: until the session ends */
+	int timeout_ms;           /* for sent and reply, from now or the last part sent; -1: until the session ends */
 	uint32_t reply_to;        /* the id of the peer's message that this one answers; 0: none */
 	weft_sent_fn *sent;       /* may be NULL */
 	weft_reply_fn *reply;     /* not NULL: an answer is expected, and goes there instead of weft_events.message */
@@ -356,6 +356,22 @@ WEFT_API int weft_peer_get_info(const struct weft_node *node, weft_peer peer, st
 	{                                                                                                              \
 		sizeof(struct weft_peer_info), { WEFT_SCHEME_NONE, 0, 0, { 0 } }, 0, 0, NULL, 0, 0, 0, 0               \
 	}
+
+/* How far the messages longer than a frame are that leave and arrive first. An id of 0: there is none. */
+struct weft_progress {
+	size_t size;
+	uint32_t out_id;
+	uint64_t out_len, out_done; /* bytes in all, and bytes that the net has sent */
+	uint32_t in_id;
+	uint64_t in_len, in_done;   /* bytes in all, and bytes that have arrived */
+};
+#define WEFT_PROGRESS_INIT                                                                                             \
+	{                                                                                                              \
+		sizeof(struct weft_progress), 0, 0, 0, 0, 0, 0                                                         \
+	}
+
+/* Tells how far the big messages of a session are. Returns 0, -ENOTCONN or -EINVAL. */
+WEFT_API int weft_peer_get_progress(const struct weft_node *node, weft_peer peer, struct weft_progress *progress);
 
 /*
  * Keeps a message beyond its callback. The result is the caller's, until weft_msg_release(). A held message counts in
