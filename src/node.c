@@ -366,8 +366,7 @@ int weft_node_arm(struct weft_node *node)
 	int limit = sleep_limit(node, INT_MAX);
 	if (limit == 0 || !TAILQ_EMPTY(&node->ending))
 		return 0;
-	int ret = weft_net_arm(node->net);
-	return ret > limit ? limit : ret;
+	return weft__wait_arm(node->net, limit);
 }
 
 struct weft_net *weft_node_net(struct weft_node *node)

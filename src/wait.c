@@ -222,7 +222,7 @@ int weft_net_fd(const struct weft_net *net)
 	return net->wait.epoll_fd;
 }
 
-int weft_net_arm(struct weft_net *net)
+int weft__wait_arm(struct weft_net *net, int limit_ms)
 {
 	struct weft__wait *wait = &net->wait;
 	if (net->in_callback)
@@ -235,6 +235,8 @@ int weft_net_arm(struct weft_net *net)
 	if (wait->active_ns == 0)
 		wait->active_ns = now;
 	int64_t ns = sleep_ns(net, now);
+	if (limit_ms != INT_MAX && ns > (int64_t)limit_ms * WEFT__NS_PER_MS)
+		ns = (int64_t)limit_ms * WEFT__NS_PER_MS;
 	if (ns == FOREVER) {
 		disarm(wait);
 		return INT_MAX;
@@ -247,4 +249,9 @@ int weft_net_arm(struct weft_net *net)
 		return -EIO;
 	wait->timer_armed = true;
 	return (int)((ns + WEFT__NS_PER_MS - 1) / WEFT__NS_PER_MS);
+}
+
+int weft_net_arm(struct weft_net *net)
+{
+	return weft__wait_arm(net, INT_MAX);
 }

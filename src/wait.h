@@ -29,4 +29,7 @@ struct weft__wait {
 int weft__wait_open(struct weft__wait *wait, int cq_fd);
 void weft__wait_close(struct weft__wait *wait);
 
+/* As weft_net_arm(); the descriptor becomes readable after limit_ms at the latest, which is more than 0. */
+int weft__wait_arm(struct weft_net *net, int limit_ms);
+
 #endif
