@@ -331,7 +331,8 @@ int weft_peer_connect(struct weft_node *node, const struct weft_addr *addr, int 
 	}
 	peer->counted = true;
 	node->open_peers++;
-	/* The first CONNECT goes out in the next turn: a deadline of 0 passes in its sweep. */
+	/* The first CONNECT is due now, and leaves in the next turn. */
+	weft__life_event(node, peer, weft__session_tick(&peer->s, node->now, false));
 	weft__life_set_timer(node, peer);
 	*out = peer->handle;
 	return 0;

@@ -30,7 +30,7 @@ struct weft__quirks {
 	bool rdma;               /* a real RDMA device carries the bytes */
 	bool shm_names;          /* addresses are names in /dev/shm: ours to choose, to clean up, and to look for */
 	bool fd_per_peer;        /* every peer costs a file descriptor */
-	bool stale_source;       /* a message of a stranger is told as from an earlier sender: sources cannot be used */
+	bool stale_source;       /* a message may be told as from somebody else than its sender: sources cannot be used */
 	bool counts_messages;    /* both ends count messages, from when the other's address was put into the vector */
 	bool close_blocks;       /* closing the endpoint loops for ever while sends to a silent peer are queued */
 	size_t max_peers;        /* 0: no limit of the provider's */
