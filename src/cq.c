@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Completions: opening and reading the completion queue. Calls op, dest, error, log and libfabric.
+ * Completions: opening and reading the completion queue. Calls op, dest, eq, error, log and
+ * libfabric.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "cq.h"
+#include "eq.h"
 #include "error.h"
 #include "netimpl.h"
 
 #define BATCH 16
 /* Completions read in one turn at most, so that queues and deadlines are served in between. */
 #define TURN 256
-/* EFA's code for a queue number that is nobody's: the peer's process is gone, and its count of messages with it. */
+/* EFA's code for a queue number that is nobody's: the peer's process is gone, and its count of
+ * messages with it. */
 #define EFA_PEER_GONE 9
 
 static int open_with(struct weft_net *net, enum fi_wait_obj wait)
@@ -157,5 +160,7 @@ int weft__cq_poll(struct weft_net *net)
 	}
 	if (empty && !TAILQ_EMPTY(&net->dests.retiring))
 		weft__dests_retire(net);
+	if (empty && net->eq)
+		weft__eq_drain(net);
 	return count;
 }

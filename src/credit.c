@@ -110,11 +110,12 @@ static uint32_t share(const struct weft__pool *pool)
 
 uint32_t weft__credit_grant(struct weft__pool *pool, struct weft__credit *credit)
 {
-	uint32_t limit = share(pool);
 	uint32_t window = credit->window;
-	/* The peer has used half of what it had: it has need of more. */
-	if (weft__credit_open_frames(credit) <= window / 2)
-		window *= 2;
+	/* While the peer has half of what it had, it has no need of more. */
+	if (weft__credit_open_frames(credit) > window / 2)
+		return 0;
+	uint32_t limit = share(pool);
+	window *= 2;
 	set_window(pool, credit, window < limit ? window : limit);
 
 	uint32_t before = claim(credit);

@@ -43,8 +43,8 @@ struct weft__allowance {
 void weft__pool_init(struct weft__pool *pool, uint32_t budget, uint32_t sessions);
 
 /*
- * Whether there is a frame for one more session. Of those that may be there at most each has one, unless frames that are
- * held for sessions that are gone take its place.
+ * Whether there is a frame for one more session. Each of those that may be there at most has one, unless frames that
+ * are held for sessions that are gone take its place.
  */
 static inline bool weft__pool_has_room(const struct weft__pool *pool)
 {

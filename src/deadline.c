@@ -14,6 +14,7 @@ void weft__deadlines_init(struct weft__deadlines *wheel, int64_t now_ms, int64_t
 	LIST_INIT(&wheel->fresh);
 	wheel->swept = now_ms >> WEFT__WHEEL_SHIFT;
 	wheel->slack_ms = slack_ms;
+	wheel->looked_ms = now_ms - 1;
 	wheel->count = 0;
 }
 
@@ -36,6 +37,10 @@ void weft__deadlines_sweep(struct weft__deadlines *wheel, int64_t now_ms,
 			   struct weft__deadline_list *passed)
 {
 	LIST_INIT(passed);
+	/* Within one moment nothing more can have passed. */
+	if (now_ms == wheel->looked_ms && LIST_EMPTY(&wheel->fresh))
+		return;
+	wheel->looked_ms = now_ms;
 	place_fresh(wheel, now_ms);
 	int64_t last = now_ms >> WEFT__WHEEL_SHIFT;
 	int64_t first = wheel->swept;

@@ -25,6 +25,7 @@ struct weft__deadlines {
 	struct weft__deadline_list slot[WEFT__WHEEL_SLOTS];
 	struct weft__deadline_list fresh; /* added since the last sweep; at_ms is still the time-out */
 	int64_t swept;			  /* the slot number, not wrapped, up to which all has been looked at */
+	int64_t looked_ms;		  /* when the last sweep was */
 	int64_t slack_ms;		  /* how much the clock of the sweeps may be behind */
 	size_t count;
 };

@@ -246,9 +246,9 @@ void weft__dest_released(struct weft_net *net, struct weft__dest *dest)
 		return;
 	}
 	/*
-	 * Where both ends count the messages between them, one that forgets the count while the other goes on is not
-	 * understood any more: the other waits for ever for what it takes to be missing, or ends its process over what
-	 * it takes to be a repetition.
+	 * Where both ends count the messages between them, one that forgets the count while the
+	 * other goes on is not understood any more: the other waits for ever for what it takes to
+	 * be missing, or ends its process over what it takes to be a repetition.
 	 */
 	if (net->choice.quirks->counts_messages && dest->known)
 		keep(&net->dests, dest);

@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "cq.h"
+#include "eq.h"
 #include "netimpl.h"
 
 #define DRAIN_MS 2000
@@ -72,8 +73,15 @@ static int open_domain(struct weft_net *net)
 		fail(net, "an address vector", ret);
 		goto close_domain;
 	}
+	ret = weft__eq_open(net);
+	if (ret < 0) {
+		fail(net, "an event queue", ret);
+		goto close_av;
+	}
 	return 0;
 
+close_av:
+	fi_close(&net->av->fid);
 close_domain:
 	fi_close(&net->domain->fid);
 close_fabric:
@@ -111,6 +119,8 @@ static int open_endpoint(struct weft_net *net)
 		ret = fi_ep_bind(net->ep, &net->cq->fid, FI_RECV);
 	if (ret == 0)
 		ret = fi_ep_bind(net->ep, &net->av->fid, 0);
+	if (ret == 0 && net->eq)
+		ret = fi_ep_bind(net->ep, &net->eq->fid, 0);
 	if (ret == 0)
 		ret = fi_enable(net->ep);
 	if (ret < 0)
@@ -219,6 +229,8 @@ close_ep:
 close_cq:
 	fi_close(&net->cq->fid);
 close_domain:
+	if (net->eq)
+		fi_close(&net->eq->fid);
 	fi_close(&net->av->fid);
 	fi_close(&net->domain->fid);
 	fi_close(&net->fabric->fid);
@@ -254,11 +266,14 @@ static void cancel_all(struct weft_net *net)
  */
 static int close_domain(struct weft_net *net)
 {
-	struct fid *fids[] = {&net->av->fid, &net->cq->fid, &net->domain->fid, &net->fabric->fid};
-	static const char *const names[] = {"address vector", "completion queue", "domain",
-					    "fabric"};
+	struct fid *fids[] = {net->eq ? &net->eq->fid : NULL, &net->av->fid, &net->cq->fid,
+			      &net->domain->fid, &net->fabric->fid};
+	static const char *const names[] = {"event queue", "address vector", "completion queue",
+					    "domain", "fabric"};
 	int left = weft__bufs_detach(net);
 	for (size_t i = 0; i < sizeof(fids) / sizeof(fids[0]); i++) {
+		if (!fids[i])
+			continue;
 		/* Nothing is closed twice: after a failure parts of the object may be gone. */
 		int ret = fi_close(fids[i]);
 		if (ret < 0) {
@@ -297,7 +312,7 @@ int weft_net_close(struct weft_net *net)
 		 * The endpoint, and the address vector, completion queue, domain and fabric under
 		 * it, stay as they are.
 		 */
-		left = 5 + weft__bufs_abandon(net);
+		left = (net->eq ? 6 : 5) + weft__bufs_abandon(net);
 		weft__log(&net->log, WEFT_LOG_WARN,
 			  "a peer does not answer, and the provider would not return from closing "
 			  "the endpoint: "

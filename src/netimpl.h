@@ -25,6 +25,7 @@ struct weft_net {
 	/* What every turn touches. */
 	struct fid_cq *cq;
 	struct fid_ep *ep;
+	struct fid_eq *eq; /* NULL where the provider needs none */
 	bool in_callback;
 	bool closing;
 	bool has_source;

@@ -128,8 +128,12 @@ static int plan(struct weft_node *node)
 	if (opts->max_half_open >= room)
 		return bad_option(node, "max_half_open leaves no room for peers");
 	room -= opts->max_half_open;
-	if (opts->max_peers == 0)
-		opts->max_peers = room < DEFAULT_PEERS ? room : DEFAULT_PEERS;
+	if (opts->max_peers == 0) {
+		/* Half of the frames are left to be lent to those who are busy. */
+		opts->max_peers = room < credits / 2 ? room : credits / 2;
+		if (opts->max_peers > DEFAULT_PEERS)
+			opts->max_peers = DEFAULT_PEERS;
+	}
 	if (opts->max_peers > room) {
 		weft__log(&node->log, WEFT_LOG_ERROR,
 			  "cannot open a node for %zu peers: there is room for %zu (recv_budget: "

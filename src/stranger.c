@@ -12,6 +12,11 @@
 
 /* How long a peer may take to prove that its address is its own. */
 #define HALF_OPEN_MS 5000
+/*
+ * So long it cannot be given up for a newcomer: the other side takes a session for open that this
+ * one has answered, so it has to have the time to show itself, also where a crowd comes at once.
+ */
+#define GRACE_MS 200
 #define ANSWERS_PER_SECOND 200
 #define ANSWERING_MAX 32
 
@@ -88,31 +93,43 @@ void weft__stranger_sent(struct weft_node *node, struct weft__sframe *frame)
 	weft_net_remove_peer(node->net, frame->stranger);
 }
 
-static struct weft__peer *half_open_of(const struct weft_node *node,
-				       const struct weft__hello *hello)
+/* The session that this CONNECT has asked for already, or NULL. */
+static struct weft__peer *session_of(const struct weft_node *node, const struct weft__hello *hello)
 {
-	struct weft__peer *peer;
-	TAILQ_FOREACH (peer, &node->half_open, half_open) {
-		if (peer->s.instance == hello->instance && peer->s.nonce == hello->nonce &&
-		    peer->s.peer_id == hello->session)
+	for (uint32_t i = 0; i < node->table_size; i++) {
+		struct weft__peer *peer = node->table[i];
+		if (peer && peer->s.state != WEFT__GONE && !peer->s.outgoing &&
+		    peer->s.peer_id == hello->session && peer->s.nonce == hello->nonce &&
+		    peer->s.instance == hello->instance)
 			return peer;
 	}
 	return NULL;
 }
 
-/* Gives up a half-open session at random, so that no flood can tell which. */
-static void evict(struct weft_node *node)
+/*
+ * Gives up a half-open session at random, so that no flood can tell which, of those that have had
+ * their time. Returns false if there is none.
+ */
+static bool evict(struct weft_node *node)
 {
-	uint32_t random = 0;
-	struct weft__peer *peer = TAILQ_FIRST(&node->half_open);
-	if (!peer)
-		return;
+	uint32_t random = 0, count = 0;
+	struct weft__peer *peer;
+	/* The oldest ones are first. */
+	TAILQ_FOREACH (peer, &node->half_open, half_open) {
+		if (node->now - peer->s.begun_ms < GRACE_MS)
+			break;
+		count++;
+	}
+	if (count == 0)
+		return false;
 	/* Without a random number it is the oldest one. */
 	weft__random(&random, sizeof(random));
-	for (random %= node->strangers.half_open; random > 0; random--)
+	peer = TAILQ_FIRST(&node->half_open);
+	for (random %= count; random > 0; random--)
 		peer = TAILQ_NEXT(peer, half_open);
 	node->stats.evicted++;
 	weft__life_event(node, peer, WEFT__TIMEOUT);
+	return true;
 }
 
 /* Whether the newcomer is welcome: 0, or the reason against it. */
@@ -143,8 +160,11 @@ static void begin(struct weft_node *node, const struct weft__header *header,
 {
 	struct weft__peer *peer;
 	uint64_t id;
-	if (node->strangers.half_open >= node->opts.max_half_open)
-		evict(node);
+	/* It will ask again. */
+	if (node->strangers.half_open >= node->opts.max_half_open && !evict(node)) {
+		node->stats.drop_rate++;
+		return;
+	}
 	int ret = weft__random(&id, sizeof(id));
 	if (ret == 0)
 		ret = weft__peer_make(node, &hello->addr, &peer);
@@ -175,8 +195,7 @@ static bool speaks_for_another(const struct weft_node *node, weft_dest source,
 			       const struct weft_addr *addr)
 {
 	struct weft_addr known;
-	return source != WEFT_DEST_NONE &&
-	       weft_net_get_peer_addr(node->net, source, &known) == 0 &&
+	return source != WEFT_DEST_NONE && weft_net_get_peer_addr(node->net, source, &known) == 0 &&
 	       !weft_addr_equal(&known, addr);
 }
 
@@ -196,9 +215,14 @@ void weft__stranger_connect(struct weft_node *node, const struct weft__header *h
 		node->stats.drop_source++;
 		return;
 	}
-	struct weft__peer *peer = half_open_of(node, hello);
-	if (peer) {
+	struct weft__peer *peer = session_of(node, hello);
+	if (peer && peer->s.state == WEFT__HALFOPEN) {
 		weft__life_event(node, peer, WEFT__RX_CONNECT);
+		return;
+	}
+	/* The other side has its answer: this one was overtaken. */
+	if (peer) {
+		node->stats.drop_duplicate++;
 		return;
 	}
 	enum weft_reason reason = judge(node, header, hello, &code);

@@ -288,6 +288,8 @@ void weft__transmit_flush(struct weft_node *node, struct weft__peer *peer)
 	flush_messages(node, peer);
 	if (!TAILQ_EMPTY(&peer->offers))
 		weft__bulk_flush(node, peer);
+	if (!(peer->wanted & ~peer->flying))
+		return;
 	for (size_t i = 0; i < sizeof(controls) / sizeof(controls[0]); i++) {
 		unsigned control = controls[i].control;
 		if ((peer->wanted & control) && !(peer->flying & control))

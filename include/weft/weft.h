@@ -136,10 +136,10 @@ struct weft_events {
 	 */
 	void (*closed)(struct weft_node *node, weft_peer peer, const struct weft_closed *closed, void *user);
 	/*
-	 * A message of len bytes is about to arrive that is longer than a frame. Returns a buffer of this node's net with
-	 * room for it at *off, of which the library takes a reference until the message is released or will never be
-	 * whole; or NULL to have memory reserved in message_budget. The message event then shows it there. It may be
-	 * asked again for a message that has to wait for memory.
+	 * A message of len bytes is about to arrive that is longer than a frame. Returns a buffer of this node's net
+	 * with room for it at *off, of which the library takes a reference until the message is released or will never
+	 * be whole; or NULL to have memory reserved in message_budget. The message event then shows it there. It may
+	 * be asked again for a message that has to wait for memory.
 	 */
 	struct weft_buf *(*place)(struct weft_node *node, weft_peer peer, size_t len, uint32_t reply_to, size_t *off,
 				  void *user);
@@ -265,7 +265,7 @@ struct weft_node_stats {
 	uint64_t drop_malformed;   /* not a frame of this protocol, or with a wrong length inside */
 	uint64_t drop_unknown;     /* for a session that is not known: a former life, or a forgery */
 	uint64_t drop_source;      /* from another address than the session's, or the one it names */
-	uint64_t drop_rate;        /* CONNECTs over the limit a second */
+	uint64_t drop_rate;        /* CONNECTs over the limit a second, or while too many peers are half-open */
 	uint64_t drop_duplicate;   /* seen before */
 	uint64_t drop_state;       /* not expected in the session's state */
 	uint64_t drop_refused;     /* answers that were not sent because there were too many */
@@ -375,8 +375,8 @@ WEFT_API int weft_peer_get_progress(const struct weft_node *node, weft_peer peer
 
 /*
  * Keeps a message beyond its callback. The result is the caller's, until weft_msg_release(). A held message counts in
- * recv_budget, with the whole frame that it lies in, or in message_budget if it is longer than a frame: peers may come to
- * a stop while many are held.
+ * recv_budget, with the whole frame that it lies in, or in message_budget if it is longer than a frame: peers may come
+ * to a stop while many are held.
  *
  * Returns the held message, or NULL where memory is short.
  */
