@@ -4,8 +4,8 @@
  * frame, session, transmit, wire, and layer 1.
  *
  * A message is reserved as a whole before the first byte of it is taken, so that two half-received ones can never wait
- * for each other's memory. Copies of messages that are to leave take half of the budget at most, so that two nodes whose
- * messages wait for each other's memory cannot come to a stop: there is always some for what arrives.
+ * for each other's memory. Copies of messages that are to leave take half of the budget at most, so that two nodes
+ * whose messages wait for each other's memory cannot come to a stop: there is always some for what arrives.
  */
 #ifndef WEFT_BIG_H
 #define WEFT_BIG_H
@@ -78,14 +78,14 @@ void weft__blocks_detach(struct weft_node *node);
 void weft__block_unref(struct weft__block *block);
 
 /*
- * Prepares for the contents of a DATA frame whose turn it is. Returns false where the frame has to wait for memory: it is
- * tried again when some is free. May end the session.
+ * Prepares for the contents of a DATA frame whose turn it is. Returns false where the frame has to wait for memory: it
+ * is tried again when some is free. May end the session.
  */
 bool weft__in_admit(struct weft_node *node, struct weft__peer *peer, const struct weft__rframe *frame);
 
 /*
- * Memory for a message that arrives: of the caller's, or within the budget. Returns false where the peer has to wait for
- * it, or has been ended.
+ * Memory for a message that arrives: of the caller's, or within the budget. Returns false where the peer has to wait
+ * for it, or has been ended.
  */
 bool weft__block_reserve(struct weft_node *node, struct weft__peer *peer, uint64_t len, uint32_t reply_to,
 			 struct weft__block **out);
@@ -94,8 +94,8 @@ bool weft__block_reserve(struct weft_node *node, struct weft__peer *peer, uint64
 bool weft__part_is(const struct weft__rframe *frame);
 
 /*
- * Takes a part of a big message. Returns 1 when the message is whole, 0 when more is to come or it was given up, -1 where
- * the part does not fit to what came before.
+ * Takes a part of a big message. Returns 1 when the message is whole, 0 when more is to come or it was given up, -1
+ * where the part does not fit to what came before.
  */
 int weft__in_take(struct weft__peer *peer, const struct weft__record *record);
 

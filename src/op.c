@@ -49,8 +49,7 @@ void weft__ops_init(struct weft__ops *ops)
 	TAILQ_INIT(&ops->ending);
 	TAILQ_INIT(&ops->turns);
 	weft__queue_init(&ops->receives);
-	weft__deadlines_init(&ops->deadlines, weft__clock_coarse_ms(),
-			     weft__clock_slack_ms());
+	weft__deadlines_init(&ops->deadlines, weft__clock_coarse_ms(), weft__clock_slack_ms());
 }
 
 void weft__ops_free(struct weft__ops *ops)
@@ -398,7 +397,7 @@ int weft_net_cancel(struct weft_net *net, weft_done_fn *done, void *user)
 				continue;
 			op->canceling = true;
 			count++;
-			/* Where this fails, a message is on its way into it, or the provider has no way. */
+			/* Where this fails, a message is on its way into it. */
 			if (op->posted)
 				fi_cancel(&net->ep->fid, &op->context);
 			else

@@ -30,9 +30,9 @@ struct weft__quirks {
 	bool rdma;               /* a real RDMA device carries the bytes */
 	bool shm_names;          /* addresses are names in /dev/shm: ours to choose, to clean up, and to look for */
 	bool fd_per_peer;        /* every peer costs a file descriptor */
-	bool stale_source;       /* a message may be told as from somebody else than its sender: sources cannot be used */
+	bool stale_source;       /* a message may be told as from somebody else: sources cannot be used */
 	bool counts_messages;    /* both ends count messages, from when the other's address was put into the vector */
-	bool aborts_untold;      /* ends the process over errors of its own where there is no event queue to tell them */
+	bool aborts_untold;      /* ends the process over its own errors where no event queue takes them */
 	bool close_blocks;       /* closing the endpoint loops for ever while sends to a silent peer are queued */
 	size_t max_peers;        /* 0: no limit of the provider's */
 	size_t frame_size;       /* the longest message that needs no rendezvous; 0: WEFT__FRAME_SIZE */

@@ -75,7 +75,7 @@ int weft__session_hello(struct weft__session *s, const struct weft__hello *hello
 		return WEFT_REASON_VERSION;
 	if (hello->required & ~own_features)
 		return WEFT_REASON_FEATURE;
-	if (credit == 0 || (int32_t)credit < 0)
+	if ((int32_t)credit <= 0)
 		return WEFT_REASON_PROTOCOL;
 	s->peer_id = hello->session;
 	s->nonce = hello->nonce;
@@ -206,7 +206,7 @@ enum weft__event weft__session_tick(struct weft__session *s, int64_t now, bool e
 		return now >= idle_due(s) ? WEFT__TICK_IDLE : WEFT__NOTHING;
 	if (now - s->ping_ms < s->peer_silence_ms)
 		return WEFT__NOTHING;
-	/* Where others are so busy that there is always something to read, some turns have to do. */
+	/* Where others are so busy that there is always something to read, some turns do. */
 	if (s->suspect >= (empty ? 1 : SUSPECT_MAX))
 		return WEFT__SILENT;
 	s->suspect++;
