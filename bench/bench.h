@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parts of the layer 1 benchmark know of each other: bench_l1.c runs the processes and
- * takes the time, raw.c and layer1.c are the two ways to move the same messages.
+ * What the parts of the benchmark know of each other: bench_l1.c runs the processes and takes the
+ * time; raw.c, layer1.c and layer2.c are the ways to move the same messages.
  */
 #ifndef WEFT_BENCH_BENCH_H
 #define WEFT_BENCH_BENCH_H
@@ -53,11 +53,17 @@ struct bench_kind {
 	/* What the endpoint was really opened with. */
 	const struct fi_info *(*get_info)(const struct bench_end *end);
 	struct bench_traits (*get_traits)(const struct bench_end *end);
+	/*
+	 * Begins to part from the other end, which must not be gone before; both take turns after it. NULL: there is
+	 * nothing to part from.
+	 */
+	void (*leave)(struct bench_end *end);
 	void (*close)(struct bench_end *end);
 };
 
 extern const struct bench_kind bench_raw;
 extern const struct bench_kind bench_layer1;
+extern const struct bench_kind bench_layer2;
 
 /* Reports an error of libfabric or errno and ends the process: a measurement that failed has no
  * result. */

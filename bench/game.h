@@ -18,7 +18,7 @@
 #include <string.h>
 #include <time.h>
 
-#define GAME_WINDOW_MAX 256
+#define GAME_WINDOW_MAX 16384
 
 enum game_role {
 	GAME_SENDER,

@@ -54,10 +54,16 @@ const char *peer_name(const struct weft_net *net, weft_dest dest)
 	return name;
 }
 
+/* Whose numbers stand beside the errors of the net that was opened last. */
+static char numbered_by[32];
+
 void say_failure(const char *what, const struct weft_done *done)
 {
-	say_error("%s: %s%s%s%s%s", what, weft_strerror(done->status), done->text[0] ? ": " : "",
-		  done->text, done->advice ? "; " : "", done->advice ? done->advice : "");
+	char code[sizeof(numbered_by) + 32] = "";
+	if (done->prov_errno != 0)
+		snprintf(code, sizeof(code), " (%s code %d)", numbered_by, done->prov_errno);
+	say_error("%s: %s%s%s%s%s%s", what, weft_strerror(done->status), done->text[0] ? ": " : "",
+		  done->text, code, done->advice ? "; " : "", done->advice ? done->advice : "");
 }
 
 struct cookie received_cookie(const struct weft_done *done)
@@ -158,6 +164,8 @@ int open_net(struct weft_net **net, struct options *options, const struct weft_a
 
 	struct weft_net_info info = WEFT_NET_INFO_INIT;
 	weft_net_get_info(*net, &info);
+	snprintf(numbered_by, sizeof(numbered_by), "%s",
+		 strcmp(info.provider, "efa") == 0 ? "EFA" : info.provider);
 	printf("provider: %s\ndomain: %s\nfabric: %s\n", info.provider, info.domain, info.fabric);
 	if (info.nic)
 		printf("NIC: %s\n", info.nic);

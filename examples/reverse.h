@@ -59,7 +59,7 @@ struct cookie received_cookie(const struct weft_done *done);
 
 /* One line on stderr. */
 __attribute__((format(printf, 1, 2))) void say_error(const char *format, ...);
-/* The same, with all that is known of why an operation failed: the code, what the provider says, what to do. */
+/* The same, with all that is known of why an operation failed: the error, what the provider says, what to do. */
 void say_failure(const char *what, const struct weft_done *done);
 /* One line on stdout about text that may be a peer's: what, its length, and the text in a form that harms nobody. */
 void say_text(const char *what, const uint8_t *text, size_t len);

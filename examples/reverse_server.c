@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/queue.h>
 
 #include "reverse.h"
@@ -371,6 +372,13 @@ static int serve(struct server *server)
 	return EXIT_DONE;
 }
 
+/* The command that a client has to be started by, as we were, to have a device made of software. */
+static const char *launched_by(const struct weft_net_info *info)
+{
+	const char *launcher = getenv("SOFTEFA_LAUNCHER");
+	return launcher && strncmp(info->domain, "softefa", 7) == 0 ? launcher : "";
+}
+
 int run_server(struct options *options)
 {
 	struct server server = {.options = options};
@@ -396,8 +404,9 @@ int run_server(struct options *options)
 		struct weft_addr own;
 		weft_net_get_addr(server.net, &own);
 		weft_addr_format(&own, text, sizeof(text));
-		printf("address: %s\na client is started by: %s '%s' 'Hello, world!'\n", text,
-		       options->program, text);
+		const char *launcher = launched_by(&info);
+		printf("address: %s\na client is started by: %s%s%s '%s' 'Hello, world!'\n", text,
+		       launcher, launcher[0] ? " " : "", options->program, text);
 		status = serve(&server);
 		print_statistics(&server);
 	}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The messages of game.h through weft's layer 2, as a user of weft.h writes it: a session between
+ * two nodes, which copies what it is given and puts small messages into common frames.
+ *
+ * May call weft/weft.h and game.h. It looks at libfabric's structures for get_info only.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1
+#endif
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/weft.h>
+
+#include "bench.h"
+
+struct layer2_end {
+	struct bench_end base;
+	struct bench_opts opts;
+	enum game_role role;
+	struct weft_node *node;
+	weft_peer peer; /* WEFT_PEER_NONE: not connected yet */
+	void *data;
+};
+
+static void layer2_log(void *user, enum weft_log_level level, const char *text)
+{
+	(void)user;
+	if (level <= WEFT_LOG_ERROR)
+		fprintf(stderr, "bench_l1: %s\n", text);
+}
+
+static void layer2_send_allowed(struct layer2_end *end)
+{
+	struct game *g = &end->base.game;
+
+	while (game_may_send(g)) {
+		unsigned slot = game_slot(g);
+		int rc;
+
+		game_fill(g, end->data);
+		rc = weft_peer_write(end->node, end->peer, end->data, end->opts.size);
+		if (rc == -ENOBUFS)
+			return; /* the writable event goes on */
+		if (rc)
+			bench_die("weft_peer_write", rc);
+		game_started(g);
+		/* It is copied, so its place is free. */
+		game_sent(g, slot);
+	}
+}
+
+static void layer2_opened(struct weft_node *node, weft_peer peer, const struct weft_peer_info *info,
+			  void *user)
+{
+	struct layer2_end *end = user;
+
+	(void)node;
+	(void)info;
+	end->peer = peer;
+}
+
+static void layer2_message(struct weft_node *node, const struct weft_msg *msg, void *user)
+{
+	struct layer2_end *end = user;
+
+	(void)node;
+	if (msg->len != end->opts.size)
+		bench_die("a message of the wrong length", -EIO);
+	game_received(&end->base.game, msg->data);
+	layer2_send_allowed(end);
+}
+
+static void layer2_writable(struct weft_node *node, weft_peer peer, void *user)
+{
+	(void)node;
+	(void)peer;
+	layer2_send_allowed(user);
+}
+
+static void layer2_closed(struct weft_node *node, weft_peer peer, const struct weft_closed *closed,
+			  void *user)
+{
+	struct layer2_end *end = user;
+
+	(void)node;
+	(void)peer;
+	if (end->base.game.left == 0)
+		return;
+	fprintf(stderr, "bench_l1: %s\n", closed->text);
+	bench_die("a session", closed->status ? closed->status : -ECONNRESET);
+}
+
+static struct bench_end *layer2_open(const struct bench_opts *opts, enum game_role role)
+{
+	struct layer2_end *end = calloc(1, sizeof(*end));
+	struct weft_net_opts net_opts = WEFT_NET_OPTS_INIT;
+	struct weft_node_opts node_opts = WEFT_NODE_OPTS_INIT;
+	struct weft_events events = WEFT_EVENTS_INIT;
+	int rc;
+
+	if (!end)
+		bench_die("calloc", -ENOMEM);
+	end->opts = *opts;
+	end->role = role;
+	end->data = calloc(1, opts->size);
+	if (!end->data)
+		bench_die("calloc", -ENOMEM);
+	net_opts.provider = opts->provider;
+	net_opts.log = layer2_log;
+	node_opts.net = &net_opts;
+	events.opened = layer2_opened;
+	events.message = layer2_message;
+	events.writable = layer2_writable;
+	events.closed = layer2_closed;
+	rc = weft_node_open(&end->node, &node_opts, &events, end);
+	if (rc)
+		bench_die("weft_node_open", rc);
+	return &end->base;
+}
+
+static size_t layer2_get_addr(struct bench_end *base, void *addr)
+{
+	struct layer2_end *end = (struct layer2_end *)base;
+	struct weft_addr own;
+	int rc;
+
+	weft_node_get_addr(end->node, &own);
+	rc = weft_addr_format(&own, addr, BENCH_ADDR_MAX);
+	if (rc < 0)
+		bench_die("weft_addr_format", rc);
+	return (size_t)rc + 1;
+}
+
+/* The sender connects; the receiver answers the session that it is asked for. */
+static bool layer2_connect(struct bench_end *base, const void *addr, size_t len)
+{
+	struct layer2_end *end = (struct layer2_end *)base;
+	struct weft_addr peer;
+
+	(void)len;
+	if (weft_addr_parse(&peer, addr, NULL) < 0)
+		return false;
+	return end->role == GAME_RECEIVER ||
+	       weft_peer_connect(end->node, &peer, -1, &end->peer) == 0;
+}
+
+static void layer2_start(struct bench_end *base)
+{
+	layer2_send_allowed((struct layer2_end *)base);
+}
+
+static inline void layer2_poll(struct layer2_end *end)
+{
+	int n = weft_node_poll(end->node, 0);
+
+	end->base.polls++;
+	if (n < 0)
+		bench_die("weft_node_poll", n);
+	if (n == 0) {
+		end->base.idle_polls++;
+		if (end->opts.yield)
+			sched_yield();
+	}
+}
+
+static void layer2_turn(struct bench_end *base)
+{
+	layer2_poll((struct layer2_end *)base);
+}
+
+static void layer2_run(struct bench_end *base)
+{
+	while (base->game.left)
+		layer2_poll((struct layer2_end *)base);
+}
+
+static const struct fi_info *layer2_get_info(const struct bench_end *base)
+{
+	const struct layer2_end *end = (const struct layer2_end *)base;
+	struct weft_fabric fabric = WEFT_FABRIC_INIT;
+	int rc = weft_net_fabric(weft_node_net(end->node), &fabric);
+
+	if (rc)
+		bench_die("weft_net_fabric", rc);
+	return fabric.info;
+}
+
+static struct bench_traits layer2_get_traits(const struct bench_end *base)
+{
+	const struct layer2_end *end = (const struct layer2_end *)base;
+	struct weft_net_info info = WEFT_NET_INFO_INIT;
+	int rc = weft_net_get_info(weft_node_net(end->node), &info);
+
+	if (rc)
+		bench_die("weft_net_get_info", rc);
+	return (struct bench_traits){.wait_fd = info.has_wait_fd, .source = info.has_source};
+}
+
+static void layer2_leave(struct bench_end *base)
+{
+	struct layer2_end *end = (struct layer2_end *)base;
+
+	weft_peer_close(end->node, end->peer, -1);
+}
+
+static void layer2_close(struct bench_end *base)
+{
+	struct layer2_end *end = (struct layer2_end *)base;
+
+	weft_node_close(end->node, 0);
+	free(end->data);
+	free(end);
+}
+
+const struct bench_kind bench_layer2 = {
+	.name = "layer2",
+	.open = layer2_open,
+	.get_addr = layer2_get_addr,
+	.connect = layer2_connect,
+	.start = layer2_start,
+	.turn = layer2_turn,
+	.run = layer2_run,
+	.get_info = layer2_get_info,
+	.get_traits = layer2_get_traits,
+	.leave = layer2_leave,
+	.close = layer2_close,
+};
