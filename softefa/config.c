@@ -71,12 +71,16 @@ static int read_one(struct sefa_config *config, uint64_t values[NUMBERS], const 
 		    size_t len, const char *value)
 {
 	static const char bind[] = "_BIND", link_down[] = "_LINK_DOWN", stats[] = "_STATS";
+	static const char launcher[] = "_LAUNCHER";
 	for (size_t i = 0; i < NUMBERS; i++) {
 		if (strlen(numbers[i].name) == len && strncmp(name, numbers[i].name, len) == 0)
 			return read_number(value, numbers[i].most, &values[i]);
 	}
 	if (len == sizeof(bind) - 1 && strncmp(name, bind, len) == 0)
 		return read_ip(value, &config->ip);
+	/* It is not for us, but for the program. */
+	if (len == sizeof(launcher) - 1 && strncmp(name, launcher, len) == 0)
+		return 0;
 	/* A path that is given must be one. */
 	if (value[0] == 0)
 		return -EINVAL;

@@ -80,11 +80,11 @@ int soft_ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **ibv_
 	return 0;
 }
 
-void soft_ibv_ack_cq_events(struct ibv_cq *ibv_cq, unsigned int count)
+void soft_ibv_ack_cq_events(struct ibv_cq *ibv_cq, unsigned int nevents)
 {
 	struct soft_cq *cq = soft_cq_of(ibv_cq);
 	soft_lock();
-	cq->ex.comp_events_completed += count;
+	cq->ex.comp_events_completed += nevents;
 	bool excess = cq->ex.comp_events_completed - cq->events - 1 < UINT32_MAX / 2;
 	soft_unlock();
 	if (excess)

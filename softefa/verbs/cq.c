@@ -259,7 +259,7 @@ struct ibv_cq_ex *soft_create_cq_ex(struct ibv_context *context, struct ibv_cq_i
 	return cq ? &cq->ex : NULL;
 }
 
-struct ibv_cq_ex *soft_efadv_create_cq(struct ibv_context *context,
+struct ibv_cq_ex *soft_efadv_create_cq(struct ibv_context *ibvctx,
 				       struct ibv_cq_init_attr_ex *attr,
 				       struct efadv_cq_init_attr *efa, uint32_t len)
 {
@@ -279,12 +279,12 @@ struct ibv_cq_ex *soft_efadv_create_cq(struct ibv_context *context,
 			return NULL;
 		}
 	}
-	return soft_create_cq_ex(context, attr);
+	return soft_create_cq_ex(ibvctx, attr);
 }
 
-struct efadv_cq *soft_efadv_cq_from_ibv_cq_ex(struct ibv_cq_ex *ex)
+struct efadv_cq *soft_efadv_cq_from_ibv_cq_ex(struct ibv_cq_ex *ibvcqx)
 {
-	return &of(ex)->dv;
+	return &of(ibvcqx)->dv;
 }
 
 int soft_ibv_destroy_cq(struct ibv_cq *ibv_cq)

@@ -127,7 +127,7 @@ static int make_tree(void)
 	return setenv("SYSFS_PATH", soft.tree.root, 1) < 0 ? -errno : 0;
 }
 
-struct ibv_device **soft_ibv_get_device_list(int *count)
+struct ibv_device **soft_ibv_get_device_list(int *num_devices)
 {
 	struct ibv_device **list = calloc(2, sizeof(struct ibv_device *));
 	int found = 0;
@@ -143,8 +143,8 @@ struct ibv_device **soft_ibv_get_device_list(int *count)
 				strerror(-ret));
 	}
 	soft_unlock();
-	if (count)
-		*count = found;
+	if (num_devices)
+		*num_devices = found;
 	return list;
 }
 
@@ -259,7 +259,7 @@ int soft_ibv_query_device(struct ibv_context *context, struct ibv_device_attr *a
 	return 0;
 }
 
-int soft_efadv_query_device(struct ibv_context *context, struct efadv_device_attr *attr,
+int soft_efadv_query_device(struct ibv_context *ibvctx, struct efadv_device_attr *attr,
 			    uint32_t len)
 {
 	struct efadv_device_attr all = {
@@ -270,7 +270,7 @@ int soft_efadv_query_device(struct ibv_context *context, struct efadv_device_att
 		.inline_buf_size = SOFT_INLINE,
 		.device_caps = CAP_RNR_RETRY | CAP_CQ_WITH_SGID,
 	};
-	(void)context;
+	(void)ibvctx;
 	if (soft.config.rdma) {
 		all.device_caps |= CAP_RDMA_READ | CAP_RDMA_WRITE;
 		all.max_rdma_size = SOFT_MAX_RDMA;

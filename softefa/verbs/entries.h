@@ -6,8 +6,9 @@
  *	DECLINE(type, name, parameters, arguments, otherwise)	the device has not got it
  *
  * `otherwise` is what is returned where nobody does it. Names that older headers do not have are declared by face.c.
+ * Parameters are named as in the headers, where those name them.
  */
-ENTRY(struct ibv_device **, ibv_get_device_list, (int *count), (count), NULL)
+ENTRY(struct ibv_device **, ibv_get_device_list, (int *num_devices), (num_devices), NULL)
 ENTRY_VOID(ibv_free_device_list, (struct ibv_device **list), (list))
 ENTRY(const char *, ibv_get_device_name, (struct ibv_device *device), (device), NULL)
 ENTRY(int, ibv_get_device_index, (struct ibv_device *device), (device), -1)
@@ -16,15 +17,15 @@ ENTRY(struct ibv_context *, ibv_open_device, (struct ibv_device *device), (devic
 ENTRY(int, ibv_close_device, (struct ibv_context *context), (context), EOPNOTSUPP)
 ENTRY(int, ibv_query_device, (struct ibv_context *context, struct ibv_device_attr *attr), (context, attr), EOPNOTSUPP)
 ENTRY(int, ibv_query_port, (struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr),
-      (context, port, attr), EOPNOTSUPP)
+	(context, port, attr), EOPNOTSUPP)
 ENTRY(int, ibv_query_gid, (struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid),
-      (context, port, index, gid), EOPNOTSUPP)
+	(context, port, index, gid), EOPNOTSUPP)
 ENTRY(int, _ibv_query_gid_ex,
-      (struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry, uint32_t flags,
-       size_t size),
-      (context, port, index, entry, flags, size), EOPNOTSUPP)
+	(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry, uint32_t flags,
+	 size_t size),
+	(context, port, index, entry, flags, size), EOPNOTSUPP)
 ENTRY(int, ibv_query_pkey, (struct ibv_context *context, uint8_t port, int index, __be16 *pkey),
-      (context, port, index, pkey), EOPNOTSUPP)
+	(context, port, index, pkey), EOPNOTSUPP)
 ENTRY(int, ibv_fork_init, (void), (), 0)
 ENTRY(enum ibv_fork_status, ibv_is_fork_initialized, (void), (), IBV_FORK_UNNEEDED)
 ENTRY(const char *, ibv_wc_status_str, (enum ibv_wc_status status), (status), "unknown")
@@ -32,12 +33,12 @@ ENTRY(const char *, ibv_wc_status_str, (enum ibv_wc_status status), (status), "u
 ENTRY(struct ibv_pd *, ibv_alloc_pd, (struct ibv_context *context), (context), NULL)
 ENTRY(int, ibv_dealloc_pd, (struct ibv_pd *pd), (pd), EOPNOTSUPP)
 ENTRY(struct ibv_mr *, ibv_reg_mr, (struct ibv_pd *pd, void *addr, size_t len, int access), (pd, addr, len, access),
-      NULL)
+	NULL)
 ENTRY(struct ibv_mr *, ibv_reg_mr_iova, (struct ibv_pd *pd, void *addr, size_t len, uint64_t iova, int access),
-      (pd, addr, len, iova, access), NULL)
+	(pd, addr, len, iova, access), NULL)
 ENTRY(struct ibv_mr *, ibv_reg_mr_iova2,
-      (struct ibv_pd *pd, void *addr, size_t len, uint64_t iova, unsigned int access), (pd, addr, len, iova, access),
-      NULL)
+	(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova, unsigned int access), (pd, addr, len, iova, access),
+	NULL)
 ENTRY(int, ibv_dereg_mr, (struct ibv_mr *mr), (mr), EOPNOTSUPP)
 ENTRY(struct ibv_ah *, ibv_create_ah, (struct ibv_pd *pd, struct ibv_ah_attr *attr), (pd, attr), NULL)
 ENTRY(int, ibv_destroy_ah, (struct ibv_ah *ah), (ah), EOPNOTSUPP)
@@ -45,33 +46,33 @@ ENTRY(int, ibv_destroy_ah, (struct ibv_ah *ah), (ah), EOPNOTSUPP)
 ENTRY(struct ibv_comp_channel *, ibv_create_comp_channel, (struct ibv_context *context), (context), NULL)
 ENTRY(int, ibv_destroy_comp_channel, (struct ibv_comp_channel *channel), (channel), EOPNOTSUPP)
 ENTRY(int, ibv_get_cq_event, (struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context),
-      (channel, cq, cq_context), -1)
-ENTRY_VOID(ibv_ack_cq_events, (struct ibv_cq *cq, unsigned int count), (cq, count))
+	(channel, cq, cq_context), -1)
+ENTRY_VOID(ibv_ack_cq_events, (struct ibv_cq *cq, unsigned int nevents), (cq, nevents))
 ENTRY(struct ibv_cq *, ibv_create_cq,
-      (struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel, int vector),
-      (context, cqe, cq_context, channel, vector), NULL)
+	(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel, int vector),
+	(context, cqe, cq_context, channel, vector), NULL)
 ENTRY(int, ibv_destroy_cq, (struct ibv_cq *cq), (cq), EOPNOTSUPP)
 
 ENTRY(struct ibv_qp *, ibv_create_qp, (struct ibv_pd *pd, struct ibv_qp_init_attr *attr), (pd, attr), NULL)
 ENTRY(struct ibv_qp_ex *, ibv_qp_to_qp_ex, (struct ibv_qp *qp), (qp), NULL)
 ENTRY(int, ibv_modify_qp, (struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask), (qp, attr, mask), EOPNOTSUPP)
 ENTRY(int, ibv_query_qp,
-      (struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init), (qp, attr, mask, init),
-      EOPNOTSUPP)
+	(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init), (qp, attr, mask, init),
+	EOPNOTSUPP)
 ENTRY(int, ibv_destroy_qp, (struct ibv_qp *qp), (qp), EOPNOTSUPP)
 
-ENTRY(int, efadv_query_device, (struct ibv_context *context, struct efadv_device_attr *attr, uint32_t len),
-      (context, attr, len), EOPNOTSUPP)
+ENTRY(int, efadv_query_device, (struct ibv_context *ibvctx, struct efadv_device_attr *attr, uint32_t len),
+	(ibvctx, attr, len), EOPNOTSUPP)
 ENTRY(int, efadv_query_ah, (struct ibv_ah *ah, struct efadv_ah_attr *attr, uint32_t len), (ah, attr, len), EOPNOTSUPP)
 ENTRY(struct ibv_cq_ex *, efadv_create_cq,
-      (struct ibv_context *context, struct ibv_cq_init_attr_ex *attr, struct efadv_cq_init_attr *efa, uint32_t len),
-      (context, attr, efa, len), NULL)
-ENTRY(struct efadv_cq *, efadv_cq_from_ibv_cq_ex, (struct ibv_cq_ex *cq), (cq), NULL)
+	(struct ibv_context *ibvctx, struct ibv_cq_init_attr_ex *attr, struct efadv_cq_init_attr *efa, uint32_t len),
+	(ibvctx, attr, efa, len), NULL)
+ENTRY(struct efadv_cq *, efadv_cq_from_ibv_cq_ex, (struct ibv_cq_ex *ibvcqx), (ibvcqx), NULL)
 ENTRY(struct ibv_qp *, efadv_create_qp_ex,
-      (struct ibv_context *context, struct ibv_qp_init_attr_ex *attr, struct efadv_qp_init_attr *efa, uint32_t len),
-      (context, attr, efa, len), NULL)
+	(struct ibv_context *ibvctx, struct ibv_qp_init_attr_ex *attr, struct efadv_qp_init_attr *efa, uint32_t len),
+	(ibvctx, attr, efa, len), NULL)
 ENTRY(struct ibv_qp *, efadv_create_driver_qp, (struct ibv_pd *pd, struct ibv_qp_init_attr *attr, uint32_t type),
-      (pd, attr, type), NULL)
+	(pd, attr, type), NULL)
 
 DECLINE(struct ibv_mr *, ibv_reg_dmabuf_mr,
 	(struct ibv_pd *pd, uint64_t off, size_t len, uint64_t iova, int fd, int access),

@@ -173,7 +173,7 @@ struct ibv_qp *soft_ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *at
 	return NULL;
 }
 
-struct ibv_qp *soft_efadv_create_qp_ex(struct ibv_context *context,
+struct ibv_qp *soft_efadv_create_qp_ex(struct ibv_context *ibvctx,
 				       struct ibv_qp_init_attr_ex *attr,
 				       struct efadv_qp_init_attr *efa, uint32_t len)
 {
@@ -183,7 +183,7 @@ struct ibv_qp *soft_efadv_create_qp_ex(struct ibv_context *context,
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	return soft_create_qp_ex(context, attr);
+	return soft_create_qp_ex(ibvctx, attr);
 }
 
 struct ibv_qp *soft_efadv_create_driver_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,

@@ -5,6 +5,7 @@ SOFTEFA_COMMAND names the launcher; without it the one under build/ is taken.
 """
 import os
 import re
+import signal
 import struct
 import sys
 
@@ -60,6 +61,14 @@ class TestCase(common.TestCase):
 
     def efa_exchange(self, address, *text, **kwargs):
         return self.on_device(self.exchange, address, *text, **kwargs)
+
+    def stop(self, program):
+        """Stops a process, all threads of it, until it is sent SIGCONT."""
+        program.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, program.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def efa_hostile(self, address, **kwargs):
+        return self.on_device(self.start, common.Hostile, address, **kwargs)
 
     def assert_serves(self, server, text="still there?"):
         reply = self.efa_exchange(server.address, text).reply()

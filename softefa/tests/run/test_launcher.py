@@ -16,9 +16,10 @@ class Launcher(device.TestCase):
         return self.run_program(*command, env=device.others(**env))
 
     def test_says_once_that_it_is_software(self):
-        status, out, err = self.run_in(SOFTEFA, SOFTEFA, "sh", "-c", "echo $SOFTEFA $FI_EFA_ENABLE_SHM_TRANSFER")
+        status, out, err = self.run_in(SOFTEFA, SOFTEFA, "sh", "-c",
+                                       "echo $SOFTEFA $FI_EFA_ENABLE_SHM_TRANSFER $SOFTEFA_LAUNCHER")
         self.assertEqual(status, 0, err)
-        self.assertEqual(out, "1 0")
+        self.assertEqual(out, f"1 0 {SOFTEFA}")
         self.assertEqual(err.count("software"), 1, err)
 
     def test_leaves_what_is_set(self):

@@ -26,6 +26,19 @@ class Reverse(device.TestCase):
         server.out.wait(rf"^message received from {own} \(len=13\): Hello, world!$")
         self.end(server)
 
+    def test_the_command_to_copy_works(self):
+        # Without the launcher's variables, as in a terminal of its own.
+        env = device.environment()
+        for prefix, started_by in ([device.SOFTEFA], f"{device.SOFTEFA} "), ([], ""):
+            provider = "efa" if prefix else "tcp"
+            server = self.server(provider, prefix=prefix, env=env)
+            command = server.out.wait(r"^a client is started by: (.*)$")[1]
+            self.assertEqual(command, f"{started_by}{common.REVERSE} '{server.address}' 'Hello, world!'")
+            status, out, err = self.run_program("sh", "-c", command, env=env)
+            self.assertEqual(status, common.DONE, err)
+            self.assertIn("reply (len=13): !dlrow ,olleH", out)
+            self.end(server)
+
     def test_texts(self):
         server = self.efa_server()
         for text in "", "x", "y" * 8191:
@@ -82,7 +95,7 @@ class Namespaces(device.TestCase):
         server.kill()
         client = self.efa_client(server.address, **self.side(1))
         self.assertEqual(client.wait(), common.FAILED)
-        client.err.wait("process is gone, or was restarted")
+        client.err.wait(r"\(EFA code 9\); The peer's process is gone, or was restarted")
 
     def test_wire_is_cut(self):
         server = self.efa_server(**self.side(0))
@@ -90,7 +103,7 @@ class Namespaces(device.TestCase):
         self.ip(self.names[0], "link", "set", "wire", "down")
         client = self.efa_client(server.address, **self.side(1))
         self.assertEqual(client.wait(), common.FAILED)
-        client.err.wait("network between is cut|never answered")
+        client.err.wait(r"\(EFA code (13|15|4126)\); .* (network between is cut|never answered)")
         self.ip(self.names[0], "link", "set", "wire", "up")
         client = self.efa_exchange(server.address, **self.side(1))
         self.assertEqual(client.reply(), (13, "!dlrow ,olleH"))

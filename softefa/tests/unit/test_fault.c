@@ -137,7 +137,7 @@ static void same_seed_same_faults(void **state)
 		faults.seed = run < 2 ? 42 : 43;
 		struct sefa_net *net = wrap(&faults);
 		for (uint32_t i = 0; i < 5000; i++) {
-			net->turn(net, i * 1000);
+			net->turn(net, i * UINT64_C(1000));
 			send_number(net, i);
 		}
 		net->turn(net, UINT64_MAX / 2);
@@ -162,7 +162,7 @@ static void reordering_overtakes_and_loses_nothing(void **state)
 	memset(seen, 0, sizeof(seen));
 	struct sefa_net *net = wrap(&faults);
 	for (uint32_t i = 0; i < 1000; i++) {
-		net->turn(net, i * 10000);
+		net->turn(net, i * UINT64_C(10000));
 		send_number(net, i);
 	}
 	net->turn(net, UINT64_MAX / 2);
@@ -236,6 +236,7 @@ static void dies_when_told(void **state)
 {
 	struct sefa_faults faults = {.die_after = 3, .seed = 1};
 	int *sent =
+		/* cppcheck-suppress invalidFunctionArg ; memory without a file has no descriptor */
 		mmap(NULL, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int status;
 	(void)state;

@@ -30,10 +30,11 @@ static struct datagram put(const struct sefa_packet *packet)
 
 static const uint8_t payload[SEFA_MTU + 1] = {1, 2, 3, 4};
 
-static struct sefa_packet sample(uint8_t type)
+static struct sefa_packet sample(int type)
 {
 	static uint8_t list[SEFA_ACKS * 4];
-	struct sefa_packet packet = {.type = type, .flow = 0x1122334455667788, .psn = 0x90abcdef};
+	struct sefa_packet packet = {
+		.type = (uint8_t)type, .flow = 0x1122334455667788, .psn = 0x90abcdef};
 	switch (type) {
 	case SEFA_SEND:
 	case SEFA_WRITE:
@@ -78,7 +79,7 @@ static struct sefa_packet sample(uint8_t type)
 static void what_is_put_is_read_back(void **state)
 {
 	(void)state;
-	for (uint8_t type = SEFA_SEND; type <= SEFA_NAK; type++) {
+	for (int type = SEFA_SEND; type <= SEFA_NAK; type++) {
 		struct sefa_packet in = sample(type), out;
 		struct datagram d = put(&in);
 		assert_int_equal(sefa_packet_decode(&out, d.bytes, d.len), 0);
@@ -133,7 +134,7 @@ static void refused(const struct datagram *d)
 static void every_header_byte_that_has_a_rule_is_checked(void **state)
 {
 	(void)state;
-	for (uint8_t type = SEFA_SEND; type <= SEFA_NAK; type++) {
+	for (int type = SEFA_SEND; type <= SEFA_NAK; type++) {
 		struct sefa_packet in = sample(type);
 		for (size_t i = 0; i < 5; i++) {
 			struct datagram d = put(&in);
@@ -165,7 +166,7 @@ static void numbers_are_checked(void **state)
 {
 	(void)state;
 	/* The lowest unfinished number is out of the window, or above the packet's own. */
-	for (uint8_t type = SEFA_SEND; type <= SEFA_READ; type++) {
+	for (int type = SEFA_SEND; type <= SEFA_READ; type++) {
 		struct sefa_packet in = sample(type);
 		in.una = in.psn - SEFA_WINDOW;
 		struct datagram d = put(&in);
@@ -214,7 +215,7 @@ static void lengths_are_checked(void **state)
 {
 	struct sefa_packet packet;
 	(void)state;
-	for (uint8_t type = SEFA_SEND; type <= SEFA_NAK; type++) {
+	for (int type = SEFA_SEND; type <= SEFA_NAK; type++) {
 		struct sefa_packet in = sample(type);
 		in.len = 0;
 		struct datagram d = put(&in);
@@ -264,7 +265,7 @@ static void flow_of_a_piece(void **state)
 {
 	uint64_t flow = 0;
 	(void)state;
-	for (uint8_t type = SEFA_SEND; type <= SEFA_NAK; type++) {
+	for (int type = SEFA_SEND; type <= SEFA_NAK; type++) {
 		struct sefa_packet in = sample(type);
 		struct datagram d = put(&in);
 		int expected = type <= SEFA_READ ? 0 : -EBADMSG;

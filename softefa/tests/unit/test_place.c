@@ -53,6 +53,7 @@ static void all_are_read(void **state)
 				     "SOFTEFA_DIE_AFTER=18446744073709551615",
 				     "SOFTEFA_SEED=7",
 				     "SOFTEFA_LINK_DOWN=/tmp/down",
+				     "SOFTEFA_LAUNCHER=/usr/bin/softefa",
 				     NULL};
 	struct sefa_config config;
 	char reason[100] = "";
@@ -92,6 +93,7 @@ static void what_will_not_do_is_named(void **state)
 				    "SOFTEFA_LINK_DOWN=",
 				    "SOFTEFA_STATS=",
 				    "SOFTEFA_LOOSE=1",
+				    "SOFTEFA_LAUNCH=1",
 				    "SOFTEFA_=1",
 				    "SOFTEFA_LOS=1",
 				    "SOFTEFA_LOSSS=1"};

@@ -224,7 +224,7 @@ static void older_form_of_posting(void **state)
 		assert_int_equal(post_recv(b, i, 8760), 0);
 	assert_int_equal(ibv_post_send(a->qp, &first, &bad), EOPNOTSUPP);
 	assert_ptr_equal(bad, &third);
-	struct ibv_wc wc[4];
+	struct ibv_wc wc[4] = {{0}};
 	int count = 0;
 	for (time_t until = time(NULL) + 20; count < 2 && time(NULL) < until;) {
 		int got = ibv_poll_cq(ibv_cq_ex_to_cq(b->cq), 4 - count, wc + count);
@@ -394,6 +394,7 @@ static void registration_looks_at_the_pages(void **state)
 	struct ibv_pd *pd = ibv_alloc_pd(context);
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	char *map =
+		/* cppcheck-suppress invalidFunctionArg ; memory without a file has no descriptor */
 		mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	(void)state;
 	assert_true(map != MAP_FAILED);
@@ -414,8 +415,7 @@ static void registration_looks_at_the_pages(void **state)
 	assert_null(ibv_reg_mr(pd, (void *)(UINTPTR_MAX - 10), 100, 0));
 	assert_null(ibv_reg_mr(pd, map, 10, IBV_ACCESS_REMOTE_WRITE));
 	assert_int_equal(errno, EINVAL);
-	assert_int_equal(munmap(map, 2 * page), 0);
-	assert_int_equal(munmap(map + 3 * page, page), 0);
+	assert_int_equal(munmap(map, 4 * page), 0);
 	/* Many at once, all with keys of their own. */
 	static struct ibv_mr *many[300];
 	static char bytes[300];
