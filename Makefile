@@ -3,7 +3,7 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: all test check mutate bench install clean
+.PHONY: all test check mutate bench soak install clean
 
 all:
 	scripts/build
@@ -20,6 +20,10 @@ check:
 mutate:
 	scripts/setup --dev
 	scripts/mutate
+
+# Processes that talk, are killed and started again, for some minutes a provider.
+soak:
+	scripts/check-soak
 
 # Time first, then instructions. bench/run --help tells how to measure something else.
 bench:

@@ -196,8 +196,8 @@ class Client(Program):
 class Hostile(Program):
     """The peer that sends what it is told to (hostile.c)."""
 
-    def __init__(self, address):
-        super().__init__([HOSTILE, address], stdin=True)
+    def __init__(self, address, prefix=(), **kwargs):
+        super().__init__([*prefix, HOSTILE, address], stdin=True, **kwargs)
         match = self.out.wait(r"^address (\S+) ([0-9a-f]+)$")
         self.address = match[1]
         self.raw = bytes.fromhex(match[2])
@@ -229,8 +229,10 @@ class TestCase(unittest.TestCase):
 
     longMessage = True
     maxDiff = 4000
+    variables = {}  # in the environment of every program, beside what common.environment() has
 
     def start(self, kind, *args, **kwargs):
+        kwargs.setdefault("env", environment(**self.variables))
         program = kind(*args, **kwargs)
         self.addCleanup(program.kill)
         return program

@@ -18,7 +18,7 @@
 #include <weft/net.h>
 
 /* Long enough for any loaded machine; a test that waits so long has failed. */
-#define PATIENCE_MS 20000
+#define PATIENCE_MS 60000
 
 struct pair {
 	struct weft_net *a, *b;

@@ -87,6 +87,10 @@ static int ep_bind(struct fid *fid, struct fid *other, uint64_t flags)
 		*(flags == FI_TRANSMIT ? &ep->tx : &ep->rx) = cq;
 		return 0;
 	}
+	if (other->fclass == FI_CLASS_EQ) {
+		struct fake__eq *eq = (struct fake__eq *)other;
+		return fake__usable(&eq->object, "fi_ep_bind") ? 0 : -FI_EINVAL;
+	}
 	struct fake__av *av = (struct fake__av *)other;
 	if (other->fclass != FI_CLASS_AV || !fake__usable(&av->object, "fi_ep_bind"))
 		return -FI_EINVAL;

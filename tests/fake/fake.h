@@ -132,7 +132,7 @@ extern const struct fake_provider fake_tcp, fake_tcp6, fake_shm, fake_udp, fake_
 /* Offers a provider. Returns the fake's copy of it, which the test may go on changing. */
 struct fake_provider *fake_offer(const struct fake_provider *like);
 
-/* The version of libfabric that fi_version() tells; the headers' own by default. */
+/* The version of libfabric that fi_version() tells; 1.17 by default, which is what the fake is modelled on. */
 void fake_set_version(uint32_t version);
 
 /* Bytes of the address that the next endpoint gets, instead of a new one. */
@@ -198,6 +198,9 @@ struct fake_fate {
  * fate. */
 void fake_next(const char *call, const struct weft_addr *to, int times,
 	       const struct fake_fate *fate);
+
+/* Forgets the faults and fates that were asked for and have not happened. */
+void fake_no_faults(void);
 
 /* Writes a completion without an operation into the queue of the endpoint with this address. err 0:
  * not an error. */

@@ -70,6 +70,7 @@ enum fake__kind {
 	FAKE__CQ_READ,
 	FAKE__CQ_ERROR,
 	FAKE__CQ_TEXT,
+	FAKE__EQ_READ,
 	FAKE__TRYWAIT,
 	FAKE__CLOSE,
 	FAKE__KINDS,
@@ -127,6 +128,11 @@ struct fake__fabric {
 	struct fid_fabric fid;
 	struct fake__object object;
 	struct fake_provider *provider;
+};
+
+struct fake__eq {
+	struct fid_eq fid;
+	struct fake__object object;
 };
 
 struct fake__mr {

@@ -157,10 +157,70 @@ static int trywait(struct fid_fabric *fid, struct fid **fids, int count)
 	return 0;
 }
 
+static int eq_close(struct fid *fid)
+{
+	struct fake__eq *eq = (struct fake__eq *)fid;
+	int code = fake__begin_close(&eq->object);
+	if (code == 0)
+		fake__died(&eq->object);
+	return -code;
+}
+
+/* There is never an event, unless the script says that there is an error. */
+static ssize_t eq_read(struct fid_eq *fid, uint32_t *event, void *memory, size_t len,
+		       uint64_t flags)
+{
+	struct fake__eq *eq = (struct fake__eq *)fid;
+	(void)event;
+	(void)memory;
+	if (!fake__usable(&eq->object, "fi_eq_read") || len < sizeof(struct fi_eq_entry) || flags)
+		return -FI_EINVAL;
+	int code = fake__gate("fi_eq_read", FAKE__EQ_READ, NULL);
+	return code == FAKE_ZERO ? 0 : code ? -code : -FI_EAGAIN;
+}
+
+static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *entry, uint64_t flags)
+{
+	struct fake__eq *eq = (struct fake__eq *)fid;
+	if (!fake__usable(&eq->object, "fi_eq_readerr") || flags)
+		return -FI_EINVAL;
+	int code = fake__gate("fi_eq_readerr", FAKE__CQ_ERROR, NULL);
+	if (code)
+		return code == FAKE_ZERO ? 0 : -code;
+	*entry = (struct fi_eq_err_entry){.err = FI_EIO, .prov_errno = 4104};
+	return sizeof(*entry);
+}
+
+static struct fi_ops eq_fid_ops = {.size = sizeof(eq_fid_ops), .close = eq_close};
+static struct fi_ops_eq eq_ops = {
+	.size = sizeof(eq_ops),
+	.read = eq_read,
+	.readerr = eq_readerr,
+};
+
+static int eq_open(struct fid_fabric *fid, struct fi_eq_attr *attr, struct fid_eq **out,
+		   void *context)
+{
+	struct fake__fabric *fabric = (struct fake__fabric *)fid;
+	(void)attr;
+	if (!fake__usable(&fabric->object, "fi_eq_open"))
+		return -FI_EINVAL;
+	int code = fake__gate("fi_eq_open", FAKE__OPEN, NULL);
+	if (code)
+		return -code;
+	struct fake__eq *eq = fake__zalloc(sizeof(*eq));
+	eq->fid.fid = (struct fid){FI_CLASS_EQ, context, &eq_fid_ops};
+	eq->fid.ops = &eq_ops;
+	fake__born(&eq->object, "event queue", &fabric->object, eq);
+	*out = &eq->fid;
+	return 0;
+}
+
 static struct fi_ops fabric_fid_ops = {.size = sizeof(fabric_fid_ops), .close = fabric_close};
 static struct fi_ops_fabric fabric_ops = {
 	.size = sizeof(fabric_ops),
 	.domain = domain_open,
+	.eq_open = eq_open,
 	.trywait = trywait,
 };
 

@@ -158,7 +158,8 @@ static uint32_t running;
 void fake__providers_reset(void)
 {
 	offered_count = 0;
-	running = FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION);
+	/* The one whose providers these are, whatever headers the tests are built with. */
+	running = FI_VERSION(1, 17);
 }
 
 struct fake_provider *fake_offer(const struct fake_provider *like)

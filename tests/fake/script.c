@@ -37,6 +37,7 @@ static const int codes[FAKE__KINDS][MAX_CODES] = {
 	[FAKE__CQ_READ] = {FI_EAGAIN, FI_EIO, FI_EAVAIL, FI_ENODATA, FI_EOVERRUN, FAKE_ZERO},
 	[FAKE__CQ_ERROR] = {FI_EAGAIN, FI_EIO, FAKE_ZERO},
 	[FAKE__CQ_TEXT] = {FI_ENODATA},
+	[FAKE__EQ_READ] = {FI_EAVAIL, FI_EIO, FAKE_ZERO},
 	[FAKE__TRYWAIT] = {FI_EAGAIN, FI_EIO},
 	[FAKE__CLOSE] = {FI_EBUSY, FI_EIO},
 };
@@ -80,11 +81,7 @@ static bool skipped;
 void fake__script_reset(void)
 {
 	struct calls *c, *tmp;
-	while (!STAILQ_EMPTY(&faults)) {
-		struct fault *fault = STAILQ_FIRST(&faults);
-		STAILQ_REMOVE_HEAD(&faults, link);
-		free(fault);
-	}
+	fake_no_faults();
 	HASH_ITER(hh, calls, c, tmp)
 	{
 		HASH_DEL(calls, c);
@@ -141,6 +138,15 @@ void fake_next(const char *call, const struct weft_addr *to, int times,
 	       const struct fake_fate *fate)
 {
 	add_fault(call, to, times)->fate = *fate;
+}
+
+void fake_no_faults(void)
+{
+	while (!STAILQ_EMPTY(&faults)) {
+		struct fault *fault = STAILQ_FIRST(&faults);
+		STAILQ_REMOVE_HEAD(&faults, link);
+		free(fault);
+	}
 }
 
 /* The first fault that a test has asked for and that fits, or NULL. */

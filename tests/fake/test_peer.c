@@ -414,6 +414,15 @@ static void swap_peers(struct weft_net *net, const struct weft_done *done)
 	}
 }
 
+/* The native provider of later versions, whose sources can be relied on. */
+static struct fake_provider native_tcp(void)
+{
+	struct fake_provider provider = fake_tcp;
+	fake_set_version(FI_VERSION(2, 1));
+	provider.name = "tcp";
+	return provider;
+}
+
 /* The place in the address vector is not another's while completions that name it have not been
  * read. */
 static void what_a_removed_peer_sent_is_nobody_elses(void **state)
@@ -422,8 +431,9 @@ static void what_a_removed_peer_sent_is_nobody_elses(void **state)
 	struct swap swap = {.calls = 0};
 	struct outcome sent = {0};
 	struct weft_post post = whole(NULL);
+	struct fake_provider provider = native_tcp();
 	(void)state;
-	pair_open(&pair, &fake_tcp, NULL);
+	pair_open(&pair, &provider, NULL);
 	exchange(&pair);
 	swap.first = pair.b_to_a;
 	swap.second_addr = pair.a_addr;
@@ -465,6 +475,31 @@ static void a_peer_that_comes_and_goes_leaves(void **state)
 	pair_close(&pair);
 }
 
+/* Where both ends count messages, an address with which one was exchanged stays. */
+static void addresses_stay_where_messages_are_counted(void **state)
+{
+	struct pair pair;
+	struct weft_addr addr;
+	(void)state;
+	pair_open(&pair, &fake_efa, NULL);
+	exchange(&pair);
+	fake_count(0, false, 0);
+	fake_refuse("fi_av_remove", NULL, FI_EBUSY, 1);
+	assert_int_equal(weft_net_remove_peer(pair.a, pair.a_to_b), 0);
+	pass(pair.a, pair.b, 3);
+	assert_int_equal(net_stats(pair.a).peers, 0);
+	assert_false(fake_gave(FI_EBUSY));
+	assert_int_equal(weft_net_add_peer(pair.a, &pair.b_addr, &pair.a_to_b), 0);
+	exchange(&pair);
+	assert_int_equal(net_stats(pair.a).peers, 1);
+	/* One with which none was exchanged goes. */
+	weft_dest dest = add_nobody(pair.a, &addr);
+	assert_int_equal(weft_net_remove_peer(pair.a, dest), 0);
+	pass(pair.a, pair.b, 3);
+	assert_true(fake_gave(FI_EBUSY));
+	pair_close(&pair);
+}
+
 /* A new peer in the place of a former one is told from it, also to who looked the former one up a
  * moment ago. */
 static void places_are_used_again(void **state)
@@ -474,8 +509,9 @@ static void places_are_used_again(void **state)
 	struct outcome sent = {0}, received = {0};
 	struct weft_post post = whole(NULL);
 	weft_dest to_b;
+	struct fake_provider provider = native_tcp();
 	(void)state;
-	pair_open(&pair, &fake_tcp, NULL);
+	pair_open(&pair, &provider, NULL);
 	struct weft_buf *into = filled(pair.b, 10, 0);
 	opts.provider = "tcp";
 	for (int i = 0; i < 3; i++) {
@@ -532,6 +568,7 @@ int main(void)
 		world_test(completed_in_the_turn_that_ends_it),
 		world_test(what_a_removed_peer_sent_is_nobody_elses),
 		world_test(a_peer_that_comes_and_goes_leaves),
+		world_test(addresses_stay_where_messages_are_counted),
 		world_test(places_are_used_again),
 		world_test(removed_peers_leave_a_busy_net),
 	};

@@ -242,8 +242,10 @@ static void check_context(const struct fake__ep *ep, const struct fake__work *wo
 	if (!work->context)
 		fake__violation("%s without a context, which the provider needs", work->call);
 	LIST_FOREACH (other, &fake__eps, link) {
+		if (other->domain != ep->domain)
+			continue;
 		TAILQ_FOREACH (known, &other->works, link) {
-			if (known->context == work->context && other->domain == ep->domain)
+			if (known->context == work->context)
 				fake__violation("%s with a context that %s has", work->call,
 						known->call);
 		}

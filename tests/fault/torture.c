@@ -2,11 +2,13 @@
 /*
  * The torture loop, its command line, and the calls that scenarios are made of.
  *
- * torture [--list] [--scenario NAME] [--fail N [--from] [--code K]] [--quick] [--sites FILE]
+ * torture [--list] [--scenario NAME] [--fail N [--from] [--code K]] [--quick] [--part K/N] [--sites
+ * FILE]
  *   --fail N    one run, in which call number N fails
  *   --from      and all calls after it
  *   --code K    with the K-th of the codes that such a call may give
  *   --quick     only the first code of each call
+ *   --part K/N  every N-th scenario, from the K-th one on, so that several processes share the work
  *   --sites F   adds the places that have failed to F, for scripts/check-sites
  */
 #include "torture.h"
@@ -115,11 +117,7 @@ static void done(struct weft_net *net, const struct weft_done *told)
 			     told->text ? told->text : "(null)");
 }
 
-/*
- * That a function has answered with a code that its description names, or, where that says so, with
- * one that libfabric or the system has given.
- */
-static void check_code(const char *call, int ret, const int *named, bool others)
+void torture_code(const char *call, int ret, const int *named, bool others)
 {
 	if (ret == -FI_EAGAIN)
 		torture_fail("%s answers \"again\"", call);
@@ -155,17 +153,21 @@ struct weft_net *torture_open(const struct weft_net_opts *opts)
 	struct weft_net *const untouched = (struct weft_net *)&present;
 	struct weft_net *net = untouched;
 	int ret = weft_net_open(&net, opts);
-	check_code("weft_net_open", ret, named, true);
+	torture_code("weft_net_open", ret, named, true);
 	torture_ok(ret == 0);
 	torture_check((ret < 0) == (net == untouched));
 	return ret < 0 ? NULL : net;
 }
 
-void torture_close(struct weft_net *net)
+void torture_left(int ret)
 {
-	int ret = weft_net_close(net);
 	torture_check(ret >= 0);
 	close_left += ret;
+}
+
+void torture_close(struct weft_net *net)
+{
+	torture_left(weft_net_close(net));
 }
 
 weft_dest torture_add_peer(struct weft_net *net, const struct weft_addr *addr)
@@ -175,7 +177,7 @@ weft_dest torture_add_peer(struct weft_net *net, const struct weft_addr *addr)
 	if (!net || addr->scheme == WEFT_SCHEME_NONE)
 		return WEFT_DEST_NONE;
 	int ret = weft_net_add_peer(net, addr, &dest);
-	check_code("weft_net_add_peer", ret, named, false);
+	torture_code("weft_net_add_peer", ret, named, false);
 	torture_ok(ret == 0);
 	torture_check((ret < 0) == (dest == 4711));
 	return ret < 0 ? WEFT_DEST_NONE : dest;
@@ -203,7 +205,7 @@ struct weft_buf *torture_buf(struct weft_net *net, size_t size)
 	if (!net)
 		return NULL;
 	int ret = weft_buf_alloc(net, size, &buf);
-	check_code("weft_buf_alloc", ret, named, true);
+	torture_code("weft_buf_alloc", ret, named, true);
 	torture_ok(ret == 0);
 	torture_check((ret < 0) == (buf == untouched));
 	return ret < 0 ? NULL : buf;
@@ -222,7 +224,7 @@ static struct torture_op *started(struct torture_op *op, const char *call, int r
 {
 	static const int named[] = {ENOTCONN,	  EINVAL, EMSGSIZE,  EOPNOTSUPP, ENOBUFS,
 				    EHOSTUNREACH, ENOMEM, ECANCELED, 0};
-	check_code(call, ret, named, true);
+	torture_code(call, ret, named, true);
 	torture_check(op->calls == 0);
 	op->started = ret == 0;
 	return op;
@@ -278,7 +280,7 @@ void torture_poll(struct weft_net *net, int timeout_ms)
 	if (!net)
 		return;
 	int ret = weft_net_poll(net, timeout_ms);
-	check_code("weft_net_poll", ret, named, false);
+	torture_code("weft_net_poll", ret, named, false);
 	torture_ok(ret >= 0);
 }
 
@@ -388,11 +390,24 @@ static int usage(void)
 	return 2;
 }
 
+/* All scenarios in turn, and NULL after the last one. */
+static const struct torture_scenario *scenario_at(size_t i)
+{
+	if (i < torture_scenario_count)
+		return &torture_scenarios[i];
+	i -= torture_scenario_count;
+	if (i < torture_node_scenario_count)
+		return &torture_node_scenarios[i];
+	i -= torture_node_scenario_count;
+	return i < torture_big_scenario_count ? &torture_big_scenarios[i] : NULL;
+}
+
 int main(int argc, char **argv)
 {
 	const char *only = NULL, *sites = NULL;
 	long fail_at = -1;
 	int code = 0;
+	size_t part = 0, parts = 1;
 	bool onwards = false, quick = false, list = false;
 	struct totals totals = {0};
 	for (int i = 1; i < argc; i++) {
@@ -419,6 +434,9 @@ int main(int argc, char **argv)
 			fail_at = atol(value);
 		else if (strcmp(argv[i], "--code") == 0)
 			code = atoi(value);
+		else if (strcmp(argv[i], "--part") == 0 &&
+			 sscanf(value, "%zu/%zu", &part, &parts) == 2 && parts > 0)
+			part = (part - 1) % parts;
 		else
 			return usage();
 		i++;
@@ -432,11 +450,11 @@ int main(int argc, char **argv)
 		set_death_callback(tell_run);
 
 	bool found = false;
-	for (size_t i = 0; i < torture_scenario_count; i++) {
-		const struct torture_scenario *scenario = &torture_scenarios[i];
+	const struct torture_scenario *scenario;
+	for (size_t i = 0; (scenario = scenario_at(i)); i++) {
 		if (list)
 			printf("%s\n", scenario->name);
-		if (list || (only && strcmp(only, scenario->name) != 0))
+		if (list || (only && strcmp(only, scenario->name) != 0) || i % parts != part)
 			continue;
 		found = true;
 		if (fail_at < 0) {

@@ -79,6 +79,14 @@ void torture_poll(struct weft_net *net, int timeout_ms);
 /* Polls both for so much virtual time, or until no operation is under way if all is. */
 void torture_pass(struct torture_nets *nets, int ms, bool all);
 
+/*
+ * That a function has answered with a code that its description names, or, where that says so, with one that libfabric
+ * or the system has given.
+ */
+void torture_code(const char *call, int ret, const int *named, bool others);
+/* What closing said it has left. */
+void torture_left(int ret);
+
 struct torture_scenario {
 	const char *name;
 	void (*run)(void);
@@ -87,5 +95,11 @@ struct torture_scenario {
 };
 extern const struct torture_scenario torture_scenarios[];
 extern const size_t torture_scenario_count;
+/* Those of layer 2. */
+extern const struct torture_scenario torture_node_scenarios[];
+extern const size_t torture_node_scenario_count;
+/* Of these, those of messages longer than a frame. */
+extern const struct torture_scenario torture_big_scenarios[];
+extern const size_t torture_big_scenario_count;
 
 #endif

@@ -92,7 +92,14 @@ DESTDIR=$tmp/destdir meson install -C "$tmp/build" --no-rebuild
 (cd "$tmp/destdir$prefix" && find . | sort) >"$tmp/staged"
 diff -u "$tmp/direct" "$tmp/staged" || fail "DESTDIR brings other files"
 for file in include/weft/net.h include/weft/version.h lib/libweft.a lib/libweft.so lib/pkgconfig/weft.pc \
-	share/man/man3/weft_net_send.3 share/man/man7/weft.7; do
+	share/man/man3/weft_net_send.3 share/man/man7/weft.7 bin/weft share/bash-completion/completions/weft; do
 	[ -f "$prefix/$file" ] || fail "$file is not installed"
 done
+for page in weft weft-serve weft-send weft-ping weft-info; do
+	! command -v scdoc >/dev/null || [ -f "$prefix/share/man/man1/$page.1" ] || fail "$page.1 is not installed"
+done
+# The command finds its library by itself.
+said=$(env -u LD_LIBRARY_PATH "$prefix/bin/weft" --version) || fail "weft --version ends with status $?"
+[ "${said%%
+*}" = "weft $version" ] || fail "weft --version says '$said'"
 echo "all passed"
