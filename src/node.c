@@ -421,7 +421,7 @@ static void end_peers(struct weft_node *node, int linger_ms)
 		struct weft__peer *peer = node->table[i];
 		if (!peer || peer->s.state == WEFT__GONE)
 			continue;
-		if (peer->s.state == WEFT__HALFOPEN || (peer->close_queued && linger_ms == 0))
+		if (peer->close_queued && linger_ms == 0)
 			weft__life_event(node, peer, WEFT__TIMEOUT);
 		else if (!peer->close_queued)
 			weft__life_close(node, peer, WEFT_REASON_SHUTDOWN, linger_ms);

@@ -558,6 +558,9 @@ static void half_open_sessions_end_with_it(void **state)
 	raw_frame(&raw, WEFT__CREDIT, NULL, 0);
 	assert_int_equal(party_close(a, 500), 0);
 	assert_int_equal(a->opened + a->closed, 0);
+	/* To the other side it was open since the ACCEPT, so it is told. */
+	nodes_until(&raw.came[WEFT__CLOSE], 1);
+	assert_int_equal(raw_farewell(&raw, WEFT__CLOSE).reason, WEFT_REASON_SHUTDOWN);
 }
 
 static void nothing_to_close(void **state)
