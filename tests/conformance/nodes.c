@@ -55,7 +55,7 @@ static void on_closed(struct weft_node *node, weft_peer peer, const struct weft_
 	(void)node;
 	assert_non_null(closed->text);
 	if (actor->closed < ENDS)
-		actor->reasons[actor->closed] = closed->reason;
+		actor->reasons[actor->closed] = (int)closed->reason;
 	actor->closed++;
 	actor->end = *closed;
 	snprintf(actor->end_text, sizeof(actor->end_text), "%s", closed->text);
