@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Sessions over a link that fails: in network namespaces, whose link is taken down or loses packets."""
 import os
+import shutil
 import time
 import unittest
 
@@ -48,6 +49,7 @@ class Link(common.TestCase):
         self.spaces.link("up")
         self.assertEqual(client.ask(client.meet(server), 30000), 0)
 
+    @unittest.skipUnless(shutil.which("nft"), "losing packets takes nft")
     def test_packets_are_lost(self):
         client, server = self.peers("silence=60000")
         session = client.meet(server)
