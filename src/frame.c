@@ -49,7 +49,7 @@ static int post(struct weft_node *node, struct weft__rframe *frame)
 int weft__rframes_post(struct weft_node *node)
 {
 	struct weft__frames *frames = &node->frames;
-	while (frames->posted < frames->target) {
+	while (frames->posted < weft__rframes_wanted(node)) {
 		struct weft__rframe *frame = TAILQ_FIRST(&frames->free);
 		if (frame)
 			TAILQ_REMOVE(&frames->free, frame, link);
@@ -71,7 +71,7 @@ void weft__rframe_unref(struct weft_node *node, struct weft__rframe *frame)
 	if (frame->counted)
 		weft__peer_freed(node, frame->peer);
 	frame->counted = false;
-	if (node->closing || node->frames.posted >= node->frames.target)
+	if (node->closing || node->frames.posted >= weft__rframes_wanted(node))
 		TAILQ_INSERT_HEAD(&node->frames.free, frame, link);
 	else
 		post(node, frame);

@@ -65,7 +65,7 @@ struct weft__frames {
 	SLIST_HEAD(, weft__rframe) all;
 	uint32_t count;  /* in all */
 	uint32_t posted; /* of these, given to the net */
-	uint32_t target; /* how many should be */
+	uint32_t posted_max; /* there never are more */
 	/* To be sent. */
 	struct weft__sframes big, small; /* free ones */
 	uint32_t big_count, small_count; /* in all */
@@ -77,7 +77,10 @@ struct weft__frames {
 
 void weft__frames_init(struct weft__frames *frames);
 
-/* Posts receives up to the target. Returns 0, or why it could not; it is tried again in the next turn. */
+/*
+ * Posts as many receives as there should be, after whatever has given out credit. Returns 0, or why it could not; it is
+ * tried again in the next turn.
+ */
 int weft__rframes_post(struct weft_node *node);
 
 /* Drops a reference; with the last one the peer's credit is given back and the frame may be posted again. */

@@ -144,7 +144,7 @@ static int plan(struct weft_node *node)
 	weft__pool_init(&node->pool, (uint32_t)credits,
 			(uint32_t)(opts->max_peers + opts->max_half_open));
 	weft__frames_init(&node->frames);
-	node->frames.target = (uint32_t)posted;
+	node->frames.posted_max = (uint32_t)posted;
 	size_t sends = opts->send_budget / size;
 	size_t peer_sends = opts->peer_send_budget / size;
 	if (sends < 2 || peer_sends < 1)
@@ -269,8 +269,6 @@ static int turn(struct weft_node *node, int timeout_ms)
 	if (node->blocks.freed)
 		weft__in_retry(node);
 	weft__life_tick(node, ret == 0);
-	if (node->frames.posted < node->frames.target)
-		weft__rframes_post(node);
 	if (!TAILQ_EMPTY(&node->dirty))
 		weft__peers_flush(node);
 	if (!TAILQ_EMPTY(&node->ending))
@@ -281,13 +279,15 @@ static int turn(struct weft_node *node, int timeout_ms)
 		weft__peers_flush(node);
 	if (!TAILQ_EMPTY(&node->owing))
 		weft__peers_settle(node, node->now - node->owing_ms >= OWED_MS);
+	if (node->frames.posted < weft__rframes_wanted(node))
+		weft__rframes_post(node);
 	return ret;
 }
 
 /* How many milliseconds a sleep may last before something is due. */
 static int sleep_limit(const struct weft_node *node, int limit_ms)
 {
-	if ((!TAILQ_EMPTY(&node->dirty) || node->frames.posted < node->frames.target) &&
+	if ((!TAILQ_EMPTY(&node->dirty) || node->frames.posted < weft__rframes_wanted(node)) &&
 	    limit_ms > RETRY_MS)
 		limit_ms = RETRY_MS;
 	/* Somebody may be waiting for just that. */
@@ -310,6 +310,7 @@ static int settle(struct weft_node *node)
 			end = now + (int64_t)node->net->opts.spin_us * 1000;
 		if (now >= end) {
 			weft__peers_settle(node, true);
+			weft__rframes_post(node);
 			return 0;
 		}
 		int ret = turn(node, 0);
@@ -367,6 +368,7 @@ int weft_node_arm(struct weft_node *node)
 		return 0;
 	weft__peers_flush(node);
 	weft__peers_settle(node, true);
+	weft__rframes_post(node);
 	int limit = sleep_limit(node, INT_MAX);
 	if (limit == 0 || !TAILQ_EMPTY(&node->ending))
 		return 0;

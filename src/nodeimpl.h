@@ -24,6 +24,8 @@
 TAILQ_HEAD(weft__peer_list, weft__peer);
 
 #define WEFT__LATE 16
+/* Receives for strangers, and for credit that is on its way already. */
+#define WEFT__SPARE_FRAMES 32
 
 /* Frames without messages, at most one of each under way for a peer. */
 enum weft__control {
@@ -136,6 +138,16 @@ struct weft_node {
 	atomic_bool woken;
 	struct weft_node_stats stats; /* the counters since open; what is in use is filled in when asked for */
 };
+
+/*
+ * How many receives should be posted: for all that peers may send at this moment, and for frames that cost no credit.
+ * More would only be memory that is never in the processor's cache.
+ */
+static inline uint32_t weft__rframes_wanted(const struct weft_node *node)
+{
+	uint32_t wanted = node->pool.out + 2 * node->pool.sessions + WEFT__SPARE_FRAMES;
+	return wanted < node->frames.posted_max ? wanted : node->frames.posted_max;
+}
 
 /* Around every callback of the caller's. Returns what to give to weft__callback_end(). */
 static inline bool weft__callback_begin(struct weft_node *node)

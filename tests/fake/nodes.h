@@ -12,6 +12,9 @@
 #include "wire.h"
 #include "world.h"
 
+/* How long the frames of a node are, unless it is asked for others. */
+#define FRAME_SIZE ((size_t)16384)
+
 /* A node, and what it has been told. */
 struct party {
 	struct weft_node *node; /* NULL: it is closed */

@@ -26,10 +26,10 @@ static void options(void **state)
 	opts.size = 8;
 	no_node(&opts, -EINVAL, NULL);
 	opts = node_opts();
-	opts.recv_budget = 63 * 16384;
+	opts.recv_budget = 63 * FRAME_SIZE;
 	no_node(&opts, -EINVAL, "recv_budget");
 	opts = node_opts();
-	opts.send_budget = 16384;
+	opts.send_budget = FRAME_SIZE;
 	no_node(&opts, -EINVAL, "send_budget");
 	opts = node_opts();
 	opts.peer_send_budget = 100;
@@ -79,13 +79,15 @@ static void limits(void **state)
 	assert_int_equal(a->node->opts.silence_ms, 30000);
 	assert_int_equal(a->node->opts.max_connects, 2000);
 	assert_int_equal(a->node->opts.peer_send_budget, 4u << 20);
-	assert_int_equal(a->node->frames.posted, 512);
+	assert_int_equal(a->node->frames.posted_max, 512);
+	assert_int_equal(a->node->frames.posted, WEFT__SPARE_FRAMES);
 	/* As few as it takes. */
 	opts = node_opts();
-	opts.recv_budget = 64 * 16384;
-	opts.send_budget = 2 * 16384;
-	opts.peer_send_budget = 16384;
+	opts.recv_budget = 64 * FRAME_SIZE;
+	opts.send_budget = 2 * FRAME_SIZE;
+	opts.peer_send_budget = FRAME_SIZE;
 	struct party *b = party_open(&opts);
+	assert_int_equal(b->node->frames.posted_max, 16);
 	assert_int_equal(b->node->frames.posted, 16);
 	assert_int_equal(b->node->pool.budget, 48);
 	assert_int_equal(b->node->opts.max_half_open, 6);
@@ -95,7 +97,7 @@ static void limits(void **state)
 	opts = node_opts();
 	opts.recv_budget = opts.send_budget = SIZE_MAX;
 	struct party *most = party_open(&opts);
-	assert_int_equal(most->node->frames.posted, 512);
+	assert_int_equal(most->node->frames.posted_max, 512);
 	assert_int_equal(most->node->pool.budget, UINT32_MAX / 2 - 512);
 	assert_int_equal(most->node->opts.max_peers, 1000);
 	meet(most, b);
@@ -116,7 +118,7 @@ static void few_receives(void **state)
 	like.rx_size = 100;
 	party_provider(&like);
 	struct party *a = party_open(NULL), *b = party_open(NULL);
-	assert_int_equal(a->node->frames.posted, 100);
+	assert_int_equal(a->node->frames.posted_max, 100);
 	meet(a, b);
 }
 
@@ -474,7 +476,7 @@ static void statistics(void **state)
 	assert_int_equal(longer.more, 4711);
 	assert_int_equal(longer.stats.opened, 1);
 	assert_in_range(longer.stats.session_memory, 500, 4096);
-	assert_true(longer.stats.memory > 512 * 16384);
+	assert_true(longer.stats.memory > WEFT__SPARE_FRAMES * FRAME_SIZE);
 	assert_true(longer.stats.memory < 33u << 20);
 	assert_int_equal(longer.stats.credits_out, 1);
 	/* A net of ones own to look at. */
