@@ -11,7 +11,7 @@
 #include "error.h"
 #include "netimpl.h"
 
-#define BATCH 16
+#define BATCH 32
 /* Completions read in one turn at most, so that queues and deadlines are served in between. */
 #define TURN 256
 /* EFA's code for a queue number that is nobody's: the peer's process is gone, and its count of
