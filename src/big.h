@@ -104,7 +104,7 @@ void weft__in_end(struct weft__peer *peer);
 
 /* Queues a big message. Returns 0 or a code as weft_peer_send(). */
 int weft__out_queue(struct weft_node *node, struct weft__peer *peer, const struct weft_send *send, size_t len,
-		    struct weft__out **out);
+		    struct weft__out **result);
 
 /* Whether there is memory for a copy of so many bytes, or never will be. */
 bool weft__out_has_room(const struct weft_node *node, size_t len);

@@ -6,6 +6,7 @@
 #include "bulk.h"
 #include "clock.h"
 #include "life.h"
+#include "netimpl.h"
 #include "nodeimpl.h"
 #include "peer.h"
 #include "random.h"
@@ -14,13 +15,23 @@
 
 /* A shorter message is faster in parts: it needs no answer before it can leave. */
 #define OFFER_MIN (128 * (size_t)1024)
-#define CHUNK_SIZE (256 * (size_t)1024)
+/* As a rule; a provider's own is in its quirks. doc/performance.md has the measurements. */
+#define CHUNK_SIZE (256 * 1024)
 /* Chunks of one message that are granted ahead, and chunks of one peer under way. */
 #define WINDOW 8
 /* Messages of one peer that arrive at once; they are shown in their order. */
 #define GRABS_MAX 4
 /* No receiver grants smaller ones, but for the end of a message. */
 #define CHUNK_MIN 4096
+
+uint32_t weft__bulk_chunk(const struct weft_node *node)
+{
+	size_t most = node->net->choice.info->ep_attr->max_msg_size;
+	uint32_t own = node->net->choice.quirks->chunk_size;
+	if (own == 0)
+		own = CHUNK_SIZE;
+	return own < most ? own : (uint32_t)most;
+}
 
 bool weft__bulk_offers(const struct weft__peer *peer, const struct weft__out *out)
 {
@@ -124,6 +135,13 @@ static void chunk_sent(struct weft_net *net, const struct weft_done *done)
 	weft__peer_reap(node, peer);
 }
 
+static void want_abort(struct weft_node *node, struct weft__peer *peer, struct weft__out *out)
+{
+	out->abort_due = true;
+	peer->wanted |= WEFT__WANT_ABORT;
+	weft__peer_mark_dirty(node, peer);
+}
+
 void weft__bulk_granted(struct weft_node *node, struct weft__peer *peer,
 			const struct weft__grant *grant)
 {
@@ -148,6 +166,9 @@ void weft__bulk_granted(struct weft_node *node, struct weft__peer *peer,
 	/* An older one may have been overtaken. */
 	if (grant->count > out->granted)
 		out->granted = grant->count;
+	/* The receiver has begun with it only now, or has not heard that it need not go on. */
+	if (out->given_up)
+		want_abort(node, peer, out);
 	weft__bulk_flush(node, peer);
 }
 
@@ -168,9 +189,8 @@ void weft__bulk_give_up(struct weft_node *node, struct weft__peer *peer, struct 
 {
 	out->slot = NULL;
 	/* What is granted is sent all the same, because receives wait for it. */
-	out->given_up = out->abort_due = true;
-	peer->wanted |= WEFT__WANT_ABORT;
-	weft__peer_mark_dirty(node, peer);
+	out->given_up = true;
+	want_abort(node, peer, out);
 }
 
 static weft_done_fn chunk_came;
@@ -178,10 +198,10 @@ static weft_done_fn chunk_came;
 static int post_chunk(struct weft_node *node, struct weft__grab *grab)
 {
 	struct weft_post what = WEFT_POST_INIT;
-	size_t at = (size_t)grab->posted * CHUNK_SIZE;
+	size_t at = (size_t)grab->posted * grab->chunk;
 	what.buf = grab->block->buf;
 	what.off = grab->block->off + at;
-	what.len = grab->len - at < CHUNK_SIZE ? grab->len - at : CHUNK_SIZE;
+	what.len = grab->len - at < grab->chunk ? grab->len - at : grab->chunk;
 	what.tag = grab->tag + grab->posted;
 	int ret = weft_net_trecv(node->net, &what, chunk_came, grab);
 	if (ret == 0)
@@ -237,7 +257,7 @@ static void chunk_came(struct weft_net *net, const struct weft_done *done)
 	struct weft_node *node = grab->node;
 	(void)net;
 	size_t at = (size_t)(done->off - grab->block->off);
-	size_t due = grab->len - at < CHUNK_SIZE ? grab->len - at : CHUNK_SIZE;
+	size_t due = grab->len - at < grab->chunk ? grab->len - at : grab->chunk;
 	grab->done++;
 	if (!peer) {
 		if (grab->posted == grab->done)
@@ -271,6 +291,11 @@ static bool begin(struct weft_node *node, struct weft__peer *peer, struct weft__
 {
 	struct weft__offer offer;
 	struct weft__block *block;
+	if (!(peer->s.features & WEFT__FEATURE_BULK)) {
+		weft__life_fail(node, peer, WEFT_REASON_PROTOCOL,
+				"an OFFER came, and bulk was not agreed upon");
+		return false;
+	}
 	if (!weft__wire_get_offer(frame->data + frame->body, frame->len - frame->body, &offer)) {
 		weft__life_fail(node, peer, WEFT_REASON_PROTOCOL, "an OFFER frame is malformed");
 		return false;
@@ -285,6 +310,7 @@ static bool begin(struct weft_node *node, struct weft__peer *peer, struct weft__
 		weft__life_fail(node, peer, WEFT_REASON_MEMORY, NULL);
 		return false;
 	}
+	uint32_t chunk = weft__bulk_chunk(node);
 	*grab = (struct weft__grab){
 		.node = node,
 		.peer = peer,
@@ -294,7 +320,8 @@ static bool begin(struct weft_node *node, struct weft__peer *peer, struct weft__
 		.reply_to = offer.reply_to,
 		/* The low bits count the chunks. */
 		.tag = tag & ~(uint64_t)UINT32_MAX,
-		.chunks = (uint32_t)((offer.len + CHUNK_SIZE - 1) / CHUNK_SIZE),
+		.chunk = chunk,
+		.chunks = (uint32_t)((offer.len + chunk - 1) / chunk),
 	};
 	TAILQ_INSERT_TAIL(&peer->grabs, grab, link);
 	peer->grab_count++;
@@ -362,14 +389,15 @@ size_t weft__bulk_put_grant(const struct weft__peer *peer, uint8_t *to, size_t r
 	const struct weft__grab *grab = grant_due(peer);
 	if (!grab)
 		return 0;
-	struct weft__grant grant = {grab->id, CHUNK_SIZE, grab->tag, grab->posted};
+	struct weft__grant grant = {grab->id, grab->chunk, grab->tag, grab->posted};
 	return weft__wire_put_grant(to, room, &grant);
 }
 
 bool weft__bulk_grant_left(struct weft__peer *peer)
 {
 	struct weft__grab *grab = grant_due(peer);
-	grab->told = grab->posted;
+	if (grab)
+		grab->told = grab->posted;
 	return grant_due(peer) != NULL;
 }
 
@@ -394,7 +422,9 @@ size_t weft__bulk_put_abort(const struct weft__peer *peer, uint8_t *to, size_t r
 
 bool weft__bulk_abort_left(struct weft__peer *peer)
 {
-	abort_due(peer)->abort_due = false;
+	struct weft__out *out = abort_due(peer);
+	if (out)
+		out->abort_due = false;
 	return abort_due(peer) != NULL;
 }
 

@@ -28,6 +28,7 @@ struct weft__grab {
 	size_t len, got;
 	uint32_t id, reply_to;
 	uint64_t tag;
+	uint32_t chunk; /* bytes of each but the last */
 	uint32_t chunks, posted, done;
 	uint32_t told;      /* how many chunks the last GRANT has granted */
 	bool given_up;      /* by its sender: what was granted still comes, and is thrown away */
@@ -36,6 +37,12 @@ struct weft__grab {
 
 TAILQ_HEAD(weft__grabs, weft__grab);
 TAILQ_HEAD(weft__outs, weft__out);
+
+/* Where the provider's messages are shorter, parts in frames do as well. */
+#define WEFT__CHUNK_LEAST (128 * 1024)
+
+/* The bytes of a chunk, for messages that arrive at this node. */
+uint32_t weft__bulk_chunk(const struct weft_node *node);
 
 /* Whether a big message goes in chunks, as far as is known yet. */
 bool weft__bulk_offers(const struct weft__peer *peer, const struct weft__out *out);

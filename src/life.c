@@ -192,7 +192,7 @@ static void queue_close(struct weft_node *node, struct weft__peer *peer)
 {
 	struct weft__sframe *frame = weft__sframe_take(node, true);
 	if (!frame) {
-		/* It goes out when the time to linger is over, if there is memory then. */
+		/* Without memory for it there is no waiting for what is in the queue. */
 		peer->s.give_up_ms = node->now;
 		return;
 	}

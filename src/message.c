@@ -284,6 +284,12 @@ void weft__message_deliver(struct weft_node *node, struct weft__peer *peer,
 	int got;
 	node->held.frame = frame;
 	while ((got = weft__wire_get_record(body, len, &at, &record)) == 1) {
+		if (record.len > node->opts.max_message) {
+			weft__life_fail(node, peer, WEFT_REASON_PROTOCOL,
+					"a message of %u bytes, and at most %llu are taken",
+					record.len, (unsigned long long)node->opts.max_message);
+			break;
+		}
 		bool alone = at == len && record.data == body + WEFT__RECORD_LEN;
 		if (!take_record(node, peer, &record, alone)) {
 			weft__life_fail(node, peer, WEFT_REASON_PROTOCOL,

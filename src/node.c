@@ -93,7 +93,8 @@ static int plan(struct weft_node *node)
 	weft_net_get_info(node->net, &info);
 	node->provider = info.provider;
 	node->libfabric = info.libfabric_running;
-	if (info.has_tagged && !node->net->choice.quirks->slow_tags)
+	if (info.has_tagged && !node->net->choice.quirks->slow_tags &&
+	    weft__bulk_chunk(node) >= WEFT__CHUNK_LEAST)
 		node->features = WEFT__FEATURE_BULK;
 	size_t size = node->net->choice.quirks->frame_size;
 	DEFAULT(size, WEFT__FRAME_SIZE);

@@ -36,6 +36,7 @@ struct weft__quirks {
 	bool close_blocks;       /* closing the endpoint loops for ever while sends to a silent peer are queued */
 	size_t max_peers;        /* 0: no limit of the provider's */
 	size_t frame_size;       /* the longest message that needs no rendezvous; 0: WEFT__FRAME_SIZE */
+	uint32_t chunk_size;     /* of long messages; 0: what bulk.c takes as a rule */
 	bool slow_tags;          /* tagged messages longer than a packet come through at a crawl */
 	const char *fabric;      /* the one fabric of this provider that weft uses; NULL: any */
 	const char *caveat;      /* what is not promised on it; NULL: nothing */
