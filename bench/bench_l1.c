@@ -251,7 +251,7 @@ static int run_sender(const struct setup *s, char **argv, int argc)
 	struct bench_end *end;
 	int fd[2];
 	int status;
-	pid_t pid;
+	pid_t pid, ended;
 	char byte = 0;
 
 	if (!stamp)
@@ -270,7 +270,10 @@ static int run_sender(const struct setup *s, char **argv, int argc)
 	check_game(end);
 	print_result(s, end, stamp);
 	tell(fd[0], &byte, 1);
-	if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status))
+	/* The receiver may still wait to hear that its last message is here. */
+	while ((ended = waitpid(pid, &status, WNOHANG)) == 0)
+		kind->turn(end);
+	if (ended != pid || !WIFEXITED(status) || WEXITSTATUS(status))
 		bench_die("the receiver failed", -EIO);
 	kind->close(end);
 	close(fd[0]);

@@ -3,13 +3,14 @@
  * crowd.c: many sessions against few, over tcp: what does it cost a server that its messages come
  * from a thousand sessions instead of ten? Calls layer 2 of weft.
  *
- *   crowd [SESSIONS FEW PROCESSES OUTSTANDING SECONDS ROUNDS]      (1000 10 4 1000 3 3)
+ *   crowd [SESSIONS FEW PROCESSES OUTSTANDING SECONDS ROUNDS SIZE]      (1000 10 4 1000 3 3 64)
  *
  * One process serves; the others have the sessions, as many in each, and keep OUTSTANDING questions
- * of 64 bytes in all under way: each is answered, and the next one goes by the next session in
- * turn. Few and many take turns, ROUNDS times, against one server. Prints messages a second of
- * each, the ratio of the medians, and the server's memory for an idle session. The exit status is 1
- * if a session was not served.
+ * of SIZE bytes in all under way: each is answered, and the next one goes by the next session in
+ * turn. Ten sessions put their small messages into common frames, which a thousand with one each
+ * cannot: with a SIZE of more than half a frame neither does. Few and many take turns, ROUNDS
+ * times, against one server. Prints messages a second of each, the ratio of the medians, and the
+ * server's memory for an idle session. The exit status is 1 if a session was not served.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -26,14 +27,14 @@
 
 #include <weft/weft.h>
 
-#define SIZE 64
+#define MESSAGE_MAX 65536
 #define ROUNDS_MAX 32
 #define PROCESSES_MAX 64
 #define OPEN_MS 60000
 
 static struct {
-	unsigned sessions, few, processes, outstanding, seconds, rounds;
-} plan = {1000, 10, 4, 1000, 3, 3};
+	unsigned sessions, few, processes, outstanding, seconds, rounds, size;
+} plan = {1000, 10, 4, 1000, 3, 3, 64};
 
 /* What the processes tell each other. */
 static struct shared {
@@ -165,12 +166,12 @@ static void on_answer(struct weft_node *node, weft_peer peer, const struct weft_
 
 static void ask_next(struct client *client)
 {
-	static const char data[SIZE];
+	static const char data[MESSAGE_MAX];
 	struct weft_send send = WEFT_SEND_INIT;
 	if (client->stopping)
 		return;
 	send.data = data;
-	send.len = sizeof(data);
+	send.len = plan.size;
 	send.timeout_ms = -1;
 	send.reply = on_answer;
 	send.user = client;
@@ -297,19 +298,19 @@ static int by_size(const void *a, const void *b)
 
 int main(int argc, char **argv)
 {
-	unsigned *numbers[] = {&plan.sessions,	  &plan.few,	 &plan.processes,
-			       &plan.outstanding, &plan.seconds, &plan.rounds};
+	unsigned *numbers[] = {&plan.sessions, &plan.few,    &plan.processes, &plan.outstanding,
+			       &plan.seconds,  &plan.rounds, &plan.size};
 	double few[ROUNDS_MAX], many[ROUNDS_MAX];
 	pid_t pids[PROCESSES_MAX + 1];
 	struct rlimit files;
 	int status = 0;
-	for (int i = 1; i < argc && i <= 6; i++)
+	for (int i = 1; i < argc && i <= 7; i++)
 		*numbers[i - 1] = (unsigned)atoi(argv[i]);
 	if (plan.rounds == 0 || plan.rounds > ROUNDS_MAX || plan.processes == 0 ||
 	    plan.processes > PROCESSES_MAX || plan.few < plan.processes ||
-	    plan.sessions < plan.few) {
+	    plan.sessions < plan.few || plan.size > MESSAGE_MAX) {
 		fprintf(stderr,
-			"usage: crowd [SESSIONS FEW PROCESSES OUTSTANDING SECONDS ROUNDS]\n");
+			"usage: crowd [SESSIONS FEW PROCESSES OUTSTANDING SECONDS ROUNDS SIZE]\n");
 		return 2;
 	}
 	/* An endpoint of tcp;ofi_rxm takes 70 MiB otherwise. */
@@ -318,11 +319,13 @@ int main(int argc, char **argv)
 	getrlimit(RLIMIT_NOFILE, &files);
 	files.rlim_cur = files.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &files);
+	/* cppcheck-suppress invalidFunctionArg ; memory without a file has no descriptor */
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		      0);
 	if (shared == MAP_FAILED)
 		return 2;
-	for (unsigned i = 0; i <= plan.processes; i++) {
+	const unsigned children = plan.processes + 1;
+	for (unsigned i = 0; i < children; i++) {
 		pids[i] = fork();
 		if (pids[i] < 0)
 			return 2;
@@ -338,13 +341,14 @@ int main(int argc, char **argv)
 			status = 1;
 	}
 	shared->stop = 1;
-	for (unsigned i = 0; i <= plan.processes; i++)
+	for (unsigned i = 0; i < children; i++)
 		waitpid(pids[i], NULL, 0);
 	qsort(few, plan.rounds, sizeof(*few), by_size);
 	qsort(many, plan.rounds, sizeof(*many), by_size);
-	printf("%u sessions against %u, %u outstanding: %.2f of the messages a second (medians of "
+	printf("%u sessions against %u, %u outstanding of %u bytes: %.2f of the messages a second "
+	       "(medians of "
 	       "%u)\n",
-	       plan.sessions, plan.few, plan.outstanding,
+	       plan.sessions, plan.few, plan.outstanding, plan.size,
 	       many[plan.rounds / 2] / few[plan.rounds / 2], plan.rounds);
 	printf("the server's memory for an idle session: %" PRIu64
 	       " bytes by session_memory; by all of its memory %.0f\n",

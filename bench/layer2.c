@@ -18,6 +18,17 @@
 
 #include "bench.h"
 
+/* From this size on a message is sent from memory that was registered before, as raw sends all. */
+#define LAYER2_BUF_MIN (64u << 10)
+
+struct layer2_end;
+
+struct layer2_slot {
+	struct layer2_end *end;
+	struct weft_buf *buf;
+	unsigned index;
+};
+
 struct layer2_end {
 	struct bench_end base;
 	struct bench_opts opts;
@@ -25,6 +36,7 @@ struct layer2_end {
 	struct weft_node *node;
 	weft_peer peer; /* WEFT_PEER_NONE: not connected yet */
 	void *data;
+	struct layer2_slot *slots; /* NULL: messages are copied from data */
 };
 
 static void layer2_log(void *user, enum weft_log_level level, const char *text)
@@ -32,6 +44,32 @@ static void layer2_log(void *user, enum weft_log_level level, const char *text)
 	(void)user;
 	if (level <= WEFT_LOG_ERROR)
 		fprintf(stderr, "bench_l1: %s\n", text);
+}
+
+static void layer2_send_allowed(struct layer2_end *end);
+
+static void layer2_sent(struct weft_node *node, weft_peer peer, int status, void *user)
+{
+	struct layer2_slot *slot = user;
+
+	(void)node;
+	(void)peer;
+	if (status)
+		bench_die("a message", status);
+	game_sent(&slot->end->base.game, slot->index);
+	layer2_send_allowed(slot->end);
+}
+
+static int layer2_send_slot(struct layer2_end *end, struct layer2_slot *slot)
+{
+	struct weft_send send = WEFT_SEND_INIT;
+
+	game_fill(&end->base.game, weft_buf_data(slot->buf));
+	send.buf = slot->buf;
+	send.len = end->opts.size;
+	send.sent = layer2_sent;
+	send.user = slot;
+	return weft_peer_send(end->node, end->peer, &send);
 }
 
 static void layer2_send_allowed(struct layer2_end *end)
@@ -42,15 +80,20 @@ static void layer2_send_allowed(struct layer2_end *end)
 		unsigned slot = game_slot(g);
 		int rc;
 
-		game_fill(g, end->data);
-		rc = weft_peer_write(end->node, end->peer, end->data, end->opts.size);
+		if (end->slots) {
+			rc = layer2_send_slot(end, &end->slots[slot]);
+		} else {
+			game_fill(g, end->data);
+			rc = weft_peer_write(end->node, end->peer, end->data, end->opts.size);
+		}
 		if (rc == -ENOBUFS)
 			return; /* the writable event goes on */
 		if (rc)
-			bench_die("weft_peer_write", rc);
+			bench_die("sending a message", rc);
 		game_started(g);
 		/* It is copied, so its place is free. */
-		game_sent(g, slot);
+		if (!end->slots)
+			game_sent(g, slot);
 	}
 }
 
@@ -95,6 +138,23 @@ static void layer2_closed(struct weft_node *node, weft_peer peer, const struct w
 	bench_die("a session", closed->status ? closed->status : -ECONNRESET);
 }
 
+static void layer2_make_slots(struct layer2_end *end)
+{
+	end->slots = calloc(end->opts.window, sizeof(*end->slots));
+	if (!end->slots)
+		bench_die("calloc", -ENOMEM);
+	for (unsigned i = 0; i < end->opts.window; i++) {
+		struct layer2_slot *slot = &end->slots[i];
+		int rc = weft_buf_alloc(weft_node_net(end->node), end->opts.size, &slot->buf);
+
+		if (rc)
+			bench_die("weft_buf_alloc", rc);
+		slot->end = end;
+		slot->index = i;
+		memset(weft_buf_data(slot->buf), 0, end->opts.size);
+	}
+}
+
 static struct bench_end *layer2_open(const struct bench_opts *opts, enum game_role role)
 {
 	struct layer2_end *end = calloc(1, sizeof(*end));
@@ -120,6 +180,8 @@ static struct bench_end *layer2_open(const struct bench_opts *opts, enum game_ro
 	rc = weft_node_open(&end->node, &node_opts, &events, end);
 	if (rc)
 		bench_die("weft_node_open", rc);
+	if (opts->size >= LAYER2_BUF_MIN)
+		layer2_make_slots(end);
 	return &end->base;
 }
 
@@ -212,6 +274,9 @@ static void layer2_close(struct bench_end *base)
 {
 	struct layer2_end *end = (struct layer2_end *)base;
 
+	for (unsigned i = 0; end->slots && i < end->opts.window; i++)
+		weft_buf_unref(end->slots[i].buf);
+	free(end->slots);
 	weft_node_close(end->node, 0);
 	free(end->data);
 	free(end);
