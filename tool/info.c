@@ -11,6 +11,7 @@
 #include "fabric.h"
 #include "json.h"
 #include "output.h"
+#include "stop.h"
 #include "target.h"
 #include "units.h"
 #include "versions.h"
@@ -135,6 +136,8 @@ static int list(const struct options *options, const struct weft_addr *toward)
 	/* The chosen one comes first. */
 	bool chosen = count > 0 && all->chosen;
 	weft_candidate_free(all);
+	if (stop_wanted())
+		return EXIT_INTERRUPTED;
 	if (count == 0)
 		return fail(EXIT_FAILED,
 			    "libfabric offers nothing here; see FI_PROVIDER, and fi_info(1)");

@@ -2,6 +2,7 @@
 """How weft ends: by signals, by time, by the other side; each with its status, its one document, and nothing left."""
 import os
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -73,6 +74,20 @@ class Signals(tool.TestCase):
         client.signal(signal.SIGINT)
         self.assertEqual(client.wait(), INTERRUPTED, client.err.text())
         self.assertTrue(tool.parse(client.out.text() + "\n")["interrupted"])
+
+    def test_each_at_a_rendezvous_that_does_not_answer(self):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            target = "127.0.0.1:%d" % listener.getsockname()[1]
+            for command in "send", "ping", "info":
+                for number in SIGNALS:
+                    with self.subTest(command=command, signal=number.name):
+                        client = self.start(common.Program, [tool.TOOL, command, "--json", target])
+                        with listener.accept()[0]:
+                            client.signal(number)
+                            self.assertEqual(client.wait(), INTERRUPTED, client.err.text())
+                        document = tool.parse(client.out.text() + "\n")
+                        self.assertEqual((document["command"], document["interrupted"], document["status"]),
+                                         (command, True, INTERRUPTED))
 
     def test_serve_under_nohup(self):
         server = self.serve(prefix=["nohup"])
