@@ -4,8 +4,9 @@
  * the nodes of other processes, send them messages of all sizes, check what they receive, and keep
  * books of it.
  *
- *   soak PROVIDER DIR SLOT LIFE SLOTS NODES SEED PORT
+ *   soak PROVIDER DIR SLOT LIFE SLOTS NODES SEED PORT LONGEST
  *
+ * LONGEST: bytes of the longest message, or 0: what fits a frame.
  * DIR has a file of addresses for every slot. PORT is the first one's of the node 0 of this slot,
  * or 0. Ends at SIGTERM, when its sessions have been closed. Calls layer 2 of weft.
  */
@@ -34,6 +35,9 @@
 #define KEEPALIVE_MS 300
 #define SILENCE_MS 3000
 #define BUDGET ((size_t)8 << 20)
+#define FRAME_MAX 65536
+/* Of so many messages one is longer than a frame, where such are asked for. */
+#define LONG_SHARE 300
 #define LEFT_MAX 256 /* answers that could not be sent yet */
 
 /* What is in front of every message. */
@@ -75,12 +79,12 @@ struct worker {
 
 static struct {
 	const char *provider, *dir;
-	uint32_t slot, life, slots, nodes, seed, port;
+	uint32_t slot, life, slots, nodes, seed, port, longest;
 	struct worker workers[NODES_MAX];
 	atomic_int ready;
 } soak;
 
-static volatile sig_atomic_t stopping;
+static atomic_bool stopping;
 static _Thread_local struct worker *me;
 
 static int64_t now_ms(void)
@@ -201,13 +205,14 @@ static void check(struct session *session, const struct weft_msg *msg)
 	size_t len = msg->len - sizeof(head);
 	if (head.stream != in->stream)
 		violation("stream %" PRIx64 " has a message of %" PRIx64, in->stream, head.stream);
-	else if (head.number != in->received)
+	else if (head.number < in->received || (head.number > in->received && soak.longest == 0))
 		violation("message %u of stream %" PRIx64 " came where %u was due", head.number,
 			  head.stream, in->received);
 	else if (head.sum != sum_of(rest, len))
 		violation("message %u of stream %" PRIx64 " has other bytes", head.number,
 			  head.stream);
-	in->received++;
+	in->missed += head.number - in->received;
+	in->received = head.number + 1;
 	books->received++;
 	books->received_bytes += msg->len;
 }
@@ -233,6 +238,8 @@ static int send_one(struct session *session, uint32_t ask, uint32_t reply_to)
 	uint32_t most = kind < 5 ? 200 : kind < 8 ? 2000 : session->most;
 	if (most > session->most)
 		most = session->most;
+	if (soak.longest > 0 && chance(LONG_SHARE) == 0)
+		most = (uint32_t)sizeof(head) + soak.longest;
 	size_t len = sizeof(head) + chance(most - (uint32_t)sizeof(head) + 1);
 	head.life = (soak.slot << 16 | soak.life) + 1;
 	fill(me->buffer + sizeof(head), len - sizeof(head), head.stream, head.number);
@@ -349,6 +356,12 @@ static void connect_one(void)
 		send_one(session, 0, 0);
 }
 
+/* Two long messages that are half there would fill what is left beside the copies. 0: no matter. */
+static size_t message_budget(void)
+{
+	return soak.longest ? 4 * (sizeof(struct head) + (size_t)soak.longest) : 0;
+}
+
 static void note_stats(int64_t now)
 {
 	struct weft_node_stats stats = WEFT_NODE_STATS_INIT;
@@ -358,8 +371,8 @@ static void note_stats(int64_t now)
 	books->memory = stats.memory;
 	if (books->memory_most < stats.memory)
 		books->memory_most = stats.memory;
-	/* Both budgets, and the sessions, ends of messages and tables beside them. */
-	if (stats.memory > 2 * BUDGET + BUDGET)
+	/* All budgets, and the sessions, ends of messages and tables beside them. */
+	if (stats.memory > 2 * BUDGET + BUDGET + message_budget())
 		violation("weft uses %" PRIu64 " bytes", stats.memory);
 	books->opened = stats.opened;
 	books->closed = stats.closed;
@@ -457,6 +470,7 @@ static int open_node(struct worker *worker)
 	opts.max_peers = SESSIONS_MAX;
 	opts.recv_budget = opts.send_budget = BUDGET;
 	opts.peer_send_budget = BUDGET / 16;
+	opts.message_budget = message_budget();
 	opts.keepalive_ms = KEEPALIVE_MS;
 	opts.silence_ms = SILENCE_MS;
 	events.opened = on_opened;
@@ -534,22 +548,23 @@ static int publish(void)
 static void on_signal(int number)
 {
 	(void)number;
-	stopping = 1;
+	stopping = true;
 }
 
 int main(int argc, char **argv)
 {
 	struct sigaction action = {.sa_handler = on_signal};
-	if (argc != 9) {
-		fprintf(stderr, "usage: soak PROVIDER DIR SLOT LIFE SLOTS NODES SEED PORT\n");
+	if (argc != 10) {
+		fprintf(stderr, "usage: soak PROVIDER DIR SLOT LIFE SLOTS NODES SEED PORT LONGEST\n");
 		return 2;
 	}
 	sigaction(SIGTERM, &action, NULL);
 	soak.provider = argv[1];
 	soak.dir = argv[2];
 	uint32_t *numbers[] = {&soak.slot,  &soak.life, &soak.slots,
-			       &soak.nodes, &soak.seed, &soak.port};
-	for (int i = 0; i < 6; i++)
+			       &soak.nodes, &soak.seed, &soak.port,
+			       &soak.longest};
+	for (int i = 0; i < 7; i++)
 		*numbers[i] = (uint32_t)strtoul(argv[3 + i], NULL, 10);
 	if (soak.nodes > NODES_MAX || soak.slots < 2)
 		return 2;
@@ -558,7 +573,7 @@ int main(int argc, char **argv)
 		worker->index = i;
 		worker->random =
 			(soak.seed * 31 + soak.slot * 7 + soak.life * 1009 + i) * 2654435761u | 1;
-		worker->buffer = malloc(65536);
+		worker->buffer = malloc(FRAME_MAX + (size_t)soak.longest);
 		worker->books = open_books(i);
 		int ret = worker->books && worker->buffer ? open_node(worker) : -EIO;
 		if (ret < 0) {

@@ -27,8 +27,10 @@ struct soak_out {
 
 struct soak_in {
 	uint64_t stream;
-	uint32_t received;
+	uint32_t received; /* the number after the last one that came */
 	uint32_t from_life;
+	uint32_t missed; /* of these, those that their sender gave up while they were on their way in pieces */
+	uint32_t unused;
 };
 
 struct soak_books {

@@ -3,7 +3,7 @@
 """The soak test: processes of four nodes each that send to each other, are killed, stopped and
 started again, and afterwards the books are compared.
 
-    tests/soak/soak.py --provider tcp|shm|udp|efa [--seconds N] [--seed N] [--program FILE]
+    tests/soak/soak.py --provider tcp|shm|udp|efa [--seconds N] [--longest BYTES] [--seed N] [--program FILE]
 
 What has to hold: every message came at most once, whole and in order, and those that did not come
 are told to their sender as such (the processes and the books say so together); nothing hangs;
@@ -33,7 +33,7 @@ COUNTERS = ("beat_ms", "sent", "sent_bytes", "received", "received_bytes", "told
 REASONS = ("none", "closed", "shutdown", "refused", "version", "feature", "full", "memory",
            "unknown", "protocol", "gap", "timeout", "lost", "restarted", "fabric", "address")
 HEAD = struct.Struct(f"<I{len(NUMBERS)}I{len(COUNTERS)}Q{len(REASONS)}Q{TEXT}s")
-OUT, IN = struct.Struct("<QIIIIII"), struct.Struct("<QII")
+OUT, IN = struct.Struct("<QIIIIII"), struct.Struct("<QIIII")
 
 
 class Books:
@@ -83,7 +83,7 @@ class Slot:
         self.process = subprocess.Popen(
             [*self.soak.prefix, options.program, options.provider, self.soak.folder,
              str(self.number), str(self.life), str(options.processes), str(options.nodes),
-             str(options.seed), str(port)], env=self.soak.environment, stdin=subprocess.DEVNULL)
+             str(options.seed), str(port), str(options.longest)], env=self.soak.environment, stdin=subprocess.DEVNULL)
         self.awake = time.monotonic()
 
     def kill(self):
@@ -236,15 +236,15 @@ class Soak:
                 most = name == "memory_most"
                 self.total[name] = max(self.total[name], value) if most else self.total[name] + value
             self.reasons = [a + b for a, b in zip(self.reasons, books.reasons)]
-            for stream, count, _ in books.incoming():
+            for stream, count, _, missed, _ in books.incoming():
                 if stream in received:
                     self.wrong.append(f"stream {stream:x} has two receivers")
-                received[stream] = (count, not killed)
+                received[stream] = (count, missed, not killed)
         streams = 0
         for books in self.all_books():
             for stream, accepted, ended, good, good_end, to_slot, to_life in books.outgoing():
                 streams += 1
-                count, lived = received.get(stream, (0, None))
+                count, missed, lived = received.get(stream, (0, 0, None))
                 if lived is None:
                     lived = to_life in lives or bool(
                         to_slot and not self.slots[to_slot - 1].ended)
@@ -254,6 +254,8 @@ class Soak:
                 if lived and count < good_end:
                     self.wrong.append(f"stream {stream:x}: message {good_end - 1} was called sent, "
                                       f"{count} were received")
+                if books.finished and missed > accepted - good:
+                    self.wrong.append(f"stream {stream:x}: {missed} missed, {accepted - good} told")
                 if books.finished and ended != accepted:
                     self.wrong.append(f"stream {stream:x}: {accepted - ended} without an end")
                 if good > ended or ended > accepted:
@@ -307,6 +309,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--nodes", type=int, default=4)
+    parser.add_argument("--longest", type=int, default=0, help="bytes of the longest messages (what fits a frame)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(31))
     parser.add_argument("--keep", action="store_true", help="leave the books of a run that failed")
     parser.add_argument("--program", default=os.environ.get(
@@ -315,7 +318,7 @@ def main():
         "SOFTEFA_COMMAND", os.path.join(TOP, "build", "softefa", "softefa")))
     options = parser.parse_args()
     print(f"soak: --provider {options.provider} --seconds {options.seconds:g} "
-          f"--seed {options.seed}", flush=True)
+          f"--longest {options.longest} --seed {options.seed}", flush=True)
     soak = Soak(options)
     try:
         soak.run()
