@@ -25,7 +25,7 @@
 
 #include "bench.h"
 
-#define RAW_CQ_BATCH 16
+#define RAW_CQ_BATCH 32
 #define RAW_PAGE 4096
 
 /* A message buffer, and what identifies its operation. The context comes first: libfabric gives
