@@ -113,7 +113,6 @@ static void chunk_sent(struct weft_net *net, const struct weft_done *done)
 	struct weft__peer *peer = out->peer;
 	struct weft_node *node = out->node;
 	(void)net;
-	out->flying--;
 	peer->chunks--;
 	peer->operations--;
 	if (done->status == 0) {
@@ -129,6 +128,8 @@ static void chunk_sent(struct weft_net *net, const struct weft_done *done)
 		peer->advice = done->advice;
 		weft__life_fail(node, peer, WEFT_REASON_FABRIC, "the fabric says: %s", done->text);
 	}
+	/* Until here it counts as under way, since the end of the session frees what is not. */
+	out->flying--;
 	release(out);
 	if (peer->s.state != WEFT__GONE)
 		weft__bulk_flush(node, peer);
@@ -259,6 +260,9 @@ static void chunk_came(struct weft_net *net, const struct weft_done *done)
 	size_t at = (size_t)(done->off - grab->block->off);
 	size_t due = grab->len - at < grab->chunk ? grab->len - at : grab->chunk;
 	grab->done++;
+	/* The provider may still write to it: it is not to be another message's. */
+	if (done->status < 0)
+		grab->block->spoilt = true;
 	if (!peer) {
 		if (grab->posted == grab->done)
 			free_grab(grab);

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What can go wrong with a big message in tagged chunks: a stranger that offers, grants, sends and
+ * gives up what it must not, and a fabric that breaks in the middle. How such messages fare among
+ * nodes that mean well is in test_big.c.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nodeimpl.h"
+#include "nodes.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define LEN ((size_t)200000)
+
+static struct raw raw;
+static struct party *node;
+
+/* A node that has a session with a stranger, who may send in chunks and be sent to in chunks. */
+static void begin(void)
+{
+	struct weft_node_opts opts = node_opts();
+	opts.recv_budget = 64 * FRAME_SIZE;
+	node = party_open(&opts);
+	raw_open(&raw, node);
+	raw.hello.features = WEFT__FEATURE_BULK;
+	raw_meet(&raw);
+}
+
+/* The stranger has broken the rules, and the node says so. */
+static void broken(const char *why)
+{
+	nodes_until(&node->closed, 1);
+	assert_int_equal(node->end.reason, WEFT_REASON_PROTOCOL);
+	assert_int_equal(node->end.by_peer, 0);
+	assert_non_null(strstr(node->why, why));
+	assert_int_equal(raw_farewell(&raw, WEFT__CLOSE).reason, WEFT_REASON_PROTOCOL);
+	nodes_pass(5);
+	assert_int_equal(node->node->blocks.bytes, 0);
+	assert_int_equal(party_close(node, 0), 0);
+	raw_close(&raw);
+}
+
+static int send_to(struct party *from, weft_peer peer, int timeout_ms, struct fate *fate)
+{
+	uint8_t *data = calloc(1, LEN);
+	assert_non_null(data);
+	struct weft_send send = telling(data, LEN, fate);
+	send.timeout_ms = timeout_ms;
+	int ret = weft_peer_send(from->node, peer, &send);
+	free(data);
+	return ret;
+}
+
+static void offer(uint32_t id, uint64_t len)
+{
+	uint8_t body[64];
+	struct weft__offer what = {.id = id, .len = len};
+	raw_frame(&raw, WEFT__OFFER, body, weft__wire_put_offer(body, sizeof(body), &what));
+	nodes_pass(6);
+}
+
+static void grant(const struct weft__grant *what)
+{
+	uint8_t body[64];
+	raw_frame(&raw, WEFT__GRANT, body, weft__wire_put_grant(body, sizeof(body), what));
+	nodes_pass(6);
+}
+
+static void stop(const struct weft__abort *what)
+{
+	uint8_t body[64];
+	raw_frame(&raw, WEFT__ABORT, body, weft__wire_put_abort(body, sizeof(body), what));
+	nodes_pass(6);
+}
+
+static struct weft__grant granted(void)
+{
+	struct weft__grant what;
+	assert_true(raw.came[WEFT__GRANT] > 0);
+	assert_true(weft__wire_get_grant(raw.body[WEFT__GRANT], raw.len[WEFT__GRANT], &what));
+	return what;
+}
+
+static void chunk_left(struct weft_net *net, const struct weft_done *done)
+{
+	(void)net;
+	(void)done;
+}
+
+static void send_chunk(uint64_t tag, size_t len)
+{
+	struct weft_buf *buf;
+	assert_int_equal(weft_buf_alloc(raw.net, len, &buf), 0);
+	struct weft_post post = whole(buf);
+	post.tag = tag;
+	assert_int_equal(weft_net_tsend(raw.net, raw.to, &post, chunk_left, NULL), 0);
+	weft_buf_unref(buf);
+	nodes_pass(6);
+}
+
+/* ---- a stranger that sends */
+
+static void a_malformed_offer(void **state)
+{
+	static const uint8_t junk[15];
+	(void)state;
+	begin();
+	raw_frame(&raw, WEFT__OFFER, junk, sizeof(junk));
+	broken("malformed");
+}
+
+/* Its number says when it is shown, and its id that it is the next one. */
+static void an_offer_with_the_wrong_id(void **state)
+{
+	static const uint32_t ids[] = {2, 7, UINT32_MAX};
+	(void)state;
+	for (size_t i = 0; i < COUNT(ids); i++) {
+		begin();
+		offer(ids[i], LEN);
+		assert_int_equal(granted().id, ids[i]);
+		send_chunk(granted().tag, LEN);
+		broken("was offered after message 0");
+	}
+}
+
+/* A message in parts ends before the next one begins, however that one comes. */
+static void an_offer_among_parts(void **state)
+{
+	uint8_t body[64] = {0};
+	(void)state;
+	begin();
+	weft__wire_put_record(body, 1, 0, 10);
+	weft__wire_put_rest(body, 1000);
+	raw_frame(&raw, WEFT__DATA, body, weft__record_room(10));
+	nodes_pass(6);
+	offer(2, LEN);
+	send_chunk(granted().tag, LEN);
+	broken("was offered after message");
+}
+
+static void a_chunk_of_the_wrong_length(void **state)
+{
+	static const size_t lens[] = {1, LEN - 1};
+	(void)state;
+	for (size_t i = 0; i < COUNT(lens); i++) {
+		begin();
+		offer(1, LEN);
+		assert_int_equal(granted().count, 1);
+		send_chunk(granted().tag, lens[i]);
+		broken("not of the length that was granted");
+	}
+}
+
+/* Nothing of it is ever shown, and what comes after it is. */
+static void one_that_is_given_up(void **state)
+{
+	(void)state;
+	begin();
+	offer(1, LEN);
+	uint64_t tag = granted().tag;
+	/* The second one has come, and waits for its turn. */
+	offer(2, LEN);
+	send_chunk(granted().tag, LEN);
+	stop(&(struct weft__abort){.id = 2, .reason = WEFT_REASON_TIMEOUT});
+	stop(&(struct weft__abort){.id = 1, .reason = WEFT_REASON_TIMEOUT});
+	send_chunk(tag, LEN);
+	assert_int_equal(node->messages, 0);
+	raw.message = 2;
+	raw_data(&raw, "next");
+	nodes_until(&node->messages, 1);
+	assert_string_equal(node->text, "next");
+	assert_int_equal(node->closed, 0);
+}
+
+/* ---- a stranger that is sent to */
+
+static void grants_that_cannot_be(void **state)
+{
+	static const struct weft__grant cases[][2] = {
+		/* More chunks than there are, or shorter ones than anybody should ask for. */
+		{{1, LEN, 1, 2}},
+		{{1, LEN / 2, 1, 3}},
+		{{1, LEN / 2, 1, UINT32_MAX}},
+		{{1, 4095, 1, 1}},
+		/* Others than before. */
+		{{1, LEN / 2, 1, 1}, {1, LEN, 1, 1}},
+		{{1, LEN / 2, 1, 1}, {1, LEN / 2, 2, 2}},
+	};
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		struct fate fate = {0};
+		print_message("case %zu\n", i);
+		begin();
+		assert_int_equal(send_to(node, node->peer, -1, &fate), 0);
+		nodes_until(&raw.came[WEFT__OFFER], 1);
+		grant(&cases[i][0]);
+		if (cases[i][1].id != 0) {
+			assert_int_equal(node->closed, 0);
+			grant(&cases[i][1]);
+		}
+		broken("message 1 is granted wrongly");
+		assert_int_equal(fate.sent_status, -EPROTO);
+	}
+}
+
+/* What cannot be understood, or means no message, changes nothing. */
+static void answers_to_nothing(void **state)
+{
+	static const uint8_t junk[24];
+	struct fate fate = {0};
+	(void)state;
+	begin();
+	assert_int_equal(send_to(node, node->peer, -1, &fate), 0);
+	nodes_until(&raw.came[WEFT__OFFER], 1);
+	raw_frame(&raw, WEFT__GRANT, junk, sizeof(junk));
+	raw_frame(&raw, WEFT__ABORT, junk, sizeof(junk));
+	nodes_pass(6);
+	assert_int_equal(party_stats(node).drop_malformed, 2);
+	/* Only who sends a message gives it up. */
+	stop(&(struct weft__abort){.id = 1, .by_receiver = true});
+	assert_int_equal(party_stats(node).drop_malformed, 3);
+	stop(&(struct weft__abort){.id = 1});
+	grant(&(struct weft__grant){7, LEN, 1, 1});
+	/* The first of two grants may come last. */
+	grant(&(struct weft__grant){1, LEN / 2, 1, 2});
+	grant(&(struct weft__grant){1, LEN / 2, 1, 1});
+	assert_int_equal(node->closed, 0);
+	assert_int_equal(fate.sent, 0);
+	raw.ack = 1;
+	raw_frame(&raw, WEFT__CREDIT, NULL, 0);
+	nodes_until(&fate.sent, 1);
+	assert_int_equal(fate.sent_status, 0);
+}
+
+/* That a message is given up need not be said any more when it was acknowledged meanwhile. */
+static void an_abort_too_late(void **state)
+{
+	const struct fake_fate late = {.delay_ns = 500 * FAKE_NS_PER_MS};
+	struct fate fates[2] = {0};
+	(void)state;
+	begin();
+	assert_int_equal(send_to(node, node->peer, 100, &fates[0]), 0);
+	assert_int_equal(send_to(node, node->peer, 200, &fates[1]), 0);
+	nodes_until(&raw.came[WEFT__OFFER], 2);
+	/* While the first ABORT is on its way, there is no second one. */
+	fake_next("fi_send", &raw.addr, 1, &late);
+	nodes_until(&fates[1].sent, 1);
+	assert_int_equal(fates[1].sent_status, -ETIMEDOUT);
+	raw.ack = 2;
+	raw_frame(&raw, WEFT__CREDIT, NULL, 0);
+	nodes_until(&raw.came[WEFT__ABORT], 1);
+	nodes_pass(100);
+	assert_int_equal(raw.came[WEFT__ABORT], 1);
+	assert_int_equal(node->closed, 0);
+}
+
+/* ---- a fabric that breaks */
+
+/* The memory of a chunk that has not left is not given to another message: it may still be read. */
+static void a_chunk_that_does_not_leave(void **state)
+{
+	const struct fake_fate breaks = {.outcome = FAKE_BREAK, .err = EIO};
+	struct fate fate = {0};
+	(void)state;
+	struct party *a = party_open(NULL), *b = party_open(NULL);
+	weft_peer peer = meet(a, b);
+	fake_next("fi_tsend", NULL, 1, &breaks);
+	assert_int_equal(send_to(a, peer, -1, &fate), 0);
+	nodes_until(&a->closed, 1);
+	assert_int_equal(a->end.reason, WEFT_REASON_FABRIC);
+	assert_int_equal(fate.sent, 1);
+	assert_true(fate.sent_status < 0);
+	nodes_pass(5);
+	assert_int_equal(a->node->blocks.bytes, 0);
+	assert_true(TAILQ_EMPTY(&a->node->blocks.kept));
+	nodes_until(&b->closed, 1);
+	assert_int_equal(b->messages, 0);
+}
+
+static void a_chunk_that_does_not_arrive(void **state)
+{
+	const struct fake_fate breaks = {.outcome = FAKE_BREAK, .err = EIO};
+	struct fate fate = {0};
+	(void)state;
+	struct party *a = party_open(NULL), *b = party_open(NULL);
+	weft_peer peer = meet(a, b);
+	fake_next("fi_trecv", NULL, 1, &breaks);
+	assert_int_equal(send_to(a, peer, -1, &fate), 0);
+	nodes_until(&b->closed, 1);
+	assert_int_equal(b->end.reason, WEFT_REASON_FABRIC);
+	assert_non_null(strstr(b->why, "a part of message 1"));
+	nodes_until(&a->closed, 1);
+	assert_int_equal(fate.sent, 1);
+	assert_true(fate.sent_status < 0);
+	assert_int_equal(b->messages, 0);
+}
+
+/* ---- how far it is */
+
+static void progress(void **state)
+{
+	struct weft_progress how = WEFT_PROGRESS_INIT;
+	struct fate fate = {0};
+	(void)state;
+	begin();
+	assert_int_equal(weft_peer_get_progress(node->node, node->peer, &how), 0);
+	assert_int_equal(how.out_id, 0);
+	assert_int_equal(how.in_id, 0);
+	/* Each way, before the first chunk. */
+	assert_int_equal(send_to(node, node->peer, -1, &fate), 0);
+	offer(1, LEN);
+	assert_int_equal(weft_peer_get_progress(node->node, node->peer, &how), 0);
+	assert_int_equal(how.out_id, 1);
+	assert_int_equal(how.out_len, LEN);
+	assert_int_equal(how.out_done, 0);
+	assert_int_equal(how.in_id, 1);
+	assert_int_equal(how.in_len, LEN);
+	assert_int_equal(how.in_done, 0);
+	grant(&(struct weft__grant){1, LEN / 2, 1, 1});
+	assert_int_equal(weft_peer_get_progress(node->node, node->peer, &how), 0);
+	assert_int_equal(how.out_done, LEN / 2);
+	/* A program of another version has a longer one, or a shorter one. */
+	struct {
+		struct weft_progress how;
+		uint64_t more;
+	} longer = {WEFT_PROGRESS_INIT, 4711};
+	longer.how.size = sizeof(longer);
+	assert_int_equal(weft_peer_get_progress(node->node, node->peer, &longer.how), 0);
+	assert_int_equal(longer.how.size, sizeof(longer.how));
+	assert_int_equal(longer.how.out_len, LEN);
+	assert_int_equal(longer.more, 4711);
+	how = (struct weft_progress){.size = 2 * sizeof(size_t), .out_len = 4711};
+	assert_int_equal(weft_peer_get_progress(node->node, node->peer, &how), 0);
+	assert_int_equal(how.out_id, 1);
+	assert_int_equal(how.out_len, 4711);
+	how.size--;
+	assert_int_equal(weft_peer_get_progress(node->node, node->peer, &how), -EINVAL);
+	how.size = sizeof(how);
+	assert_int_equal(weft_peer_get_progress(node->node, node->peer + 1, &how), -ENOTCONN);
+	assert_int_equal(weft_peer_close(node->node, node->peer, 0), 0);
+	assert_int_equal(weft_peer_get_progress(node->node, node->peer, &how), -ENOTCONN);
+	nodes_until(&fate.sent, 1);
+	assert_int_equal(fate.sent_status, -ECANCELED);
+}
+
+/* One that waits for its turn is the one that is told of, too. */
+static void progress_in_the_queue(void **state)
+{
+	struct weft_progress how = WEFT_PROGRESS_INIT;
+	struct fate fate = {0};
+	weft_peer peer;
+	(void)state;
+	struct party *a = party_open(NULL), *b = party_open(NULL);
+	assert_int_equal(weft_peer_connect(a->node, &b->addr, -1, &peer), 0);
+	assert_int_equal(say(a, peer, "small", NULL), 0);
+	assert_int_equal(weft_peer_get_progress(a->node, peer, &how), 0);
+	assert_int_equal(how.out_id, 0);
+	assert_int_equal(send_to(a, peer, -1, &fate), 0);
+	assert_int_equal(weft_peer_get_progress(a->node, peer, &how), 0);
+	assert_int_equal(how.out_id, 2);
+	assert_int_equal(how.out_len, LEN);
+	assert_int_equal(how.out_done, 0);
+	nodes_until(&fate.sent, 1);
+	assert_int_equal(weft_peer_get_progress(a->node, peer, &how), 0);
+	assert_int_equal(how.out_id, 0);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		nodes_test(a_malformed_offer),
+		nodes_test(an_offer_with_the_wrong_id),
+		nodes_test(an_offer_among_parts),
+		nodes_test(a_chunk_of_the_wrong_length),
+		nodes_test(one_that_is_given_up),
+		nodes_test(grants_that_cannot_be),
+		nodes_test(answers_to_nothing),
+		nodes_test(an_abort_too_late),
+		nodes_test(a_chunk_that_does_not_leave),
+		nodes_test(a_chunk_that_does_not_arrive),
+		nodes_test(progress),
+		nodes_test(progress_in_the_queue),
+	};
+	return world_run(tests);
+}
