@@ -222,12 +222,19 @@ int weft_buf_share(struct weft_buf *buf, unsigned access, struct weft_remote *re
 	return 0;
 }
 
+void weft__buf_outlive(struct weft_buf *buf)
+{
+	if (!buf->outlives)
+		weft__buf_ref(buf);
+	buf->outlives = true;
+}
+
 int weft__bufs_detach(struct weft_net *net)
 {
 	struct weft_buf *buf;
 	int failed = 0;
 	while ((buf = TAILQ_FIRST(&net->bufs))) {
-		bool shared = buf->shared;
+		bool shared = buf->shared, outlives = buf->outlives;
 		int ret = close_regs(buf);
 		/* What cannot be deregistered may be touched for ever, and is kept for ever. */
 		if (ret > 0)
@@ -235,7 +242,11 @@ int weft__bufs_detach(struct weft_net *net)
 		else
 			leave_net(net, buf);
 		failed += ret;
-		if (shared)
+		buf->outlives = false;
+		/* The net has a reference for each of the two. */
+		if (shared && outlives)
+			buf->refs--;
+		if (shared || outlives)
 			weft__buf_unref(buf);
 	}
 	return failed;

@@ -23,6 +23,7 @@ struct weft_buf {
 	struct fid_mr *mr;
 	struct fid_mr *shared; /* the registration for one-sided access, or NULL */
 	unsigned access;       /* of it */
+	bool outlives;         /* see weft__buf_outlive() */
 	TAILQ_ENTRY(weft_buf) link;
 	struct weft_buf *next_kept; /* of those that live as long as the process */
 };
@@ -43,6 +44,9 @@ static inline void weft__buf_unref(struct weft_buf *buf)
 	if (buf && --buf->refs == 0)
 		weft__buf_free(buf);
 }
+
+/* The provider may still write to it: takes a reference, one however often, until the endpoint is closed. */
+void weft__buf_outlive(struct weft_buf *buf);
 
 /* Closes the registrations of all buffers, when the endpoint is closed. Returns how many could not be closed. */
 int weft__bufs_detach(struct weft_net *net);

@@ -17,6 +17,9 @@
 /* EFA's code for a queue number that is nobody's: the peer's process is gone, and its count of
  * messages with it. */
 #define EFA_PEER_GONE 9
+/* EFA's codes for a peer that is silent: libfabric before 2.0 has the first one for one that never answered, too. */
+#define EFA_PEER_SILENT 13
+#define EFA_PEER_NEVER_ANSWERED 15
 
 static int open_with(struct weft_net *net, enum fi_wait_obj wait)
 {
@@ -84,14 +87,22 @@ static int read_error(struct weft_net *net)
 		.len = entry.len,
 		.tag = entry.tag,
 	};
-	struct weft__op *op = entry.op_context;
+	struct weft__op *op = weft__op_of(&net->ops, entry.op_context);
+	if (!op) {
+		weft__log(&net->log, WEFT_LOG_DEBUG,
+			  "the provider tells the end of an operation once more: %s",
+			  weft_strerror(done.status));
+		return 0;
+	}
 	if (done.status == -ECANCELED && !op->canceling)
 		done.status = -EIO;
 	done.text = fi_cq_strerror(net->cq, entry.prov_errno, entry.err_data, text, sizeof(text));
 	if (!done.text)
 		done.text = weft_strerror(done.status);
 	if (net->choice.quirks->scheme == WEFT_SCHEME_EFA) {
-		done.advice = weft__efa_advice(entry.prov_errno);
+		bool never = entry.prov_errno == EFA_PEER_SILENT && op->dest && !op->dest->known;
+		done.advice =
+			weft__efa_advice(never ? EFA_PEER_NEVER_ANSWERED : entry.prov_errno);
 		if (op->dest && entry.prov_errno == EFA_PEER_GONE)
 			op->dest->known = false;
 	}
@@ -101,11 +112,11 @@ static int read_error(struct weft_net *net)
 static int handle(struct weft_net *net, const struct fi_cq_tagged_entry *entry, fi_addr_t source)
 {
 	struct weft_done done = {.text = "", .len = entry->len};
-	struct weft__op *op = entry->op_context;
 	/*
 	 * A write with data of a peer, which weft does not offer, completes here without an
 	 * operation.
 	 */
+	struct weft__op *op = entry->op_context ? weft__op_of(&net->ops, entry->op_context) : NULL;
 	if (!op)
 		return 0;
 	if (weft__op_is_recv(op->kind)) {

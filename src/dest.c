@@ -115,16 +115,42 @@ static void stop_retiring(struct weft__dests *dests, struct weft__dest *dest)
 	dest->kept = false;
 }
 
-/* Leaves it where it is until there are too many of its kind. */
-static void keep(struct weft__dests *dests, struct weft__dest *dest)
+static void retire_kept(struct weft__dests *dests, struct weft__dest *dest)
 {
+	stop_retiring(dests, dest);
+	retire(dests, dest);
+}
+
+static bool is_gone(const struct weft_net *net, const struct weft__dest *dest)
+{
+	return net->choice.quirks->shm_names && !weft__shmname_exists((const char *)dest->addr.raw);
+}
+
+/* Leaves it where it is until there are too many of its kind. */
+static void keep(struct weft_net *net, struct weft__dest *dest)
+{
+	struct weft__dests *dests = &net->dests;
+	struct weft__dest *one, *next;
+	for (one = TAILQ_FIRST(&dests->kept); one; one = next) {
+		next = TAILQ_NEXT(one, link);
+		if (is_gone(net, one))
+			retire_kept(dests, one);
+	}
 	dest->kept = true;
 	TAILQ_INSERT_TAIL(&dests->kept, dest, link);
-	if (dests->kept_count++ < KEPT_MAX)
-		return;
-	struct weft__dest *oldest = TAILQ_FIRST(&dests->kept);
-	stop_retiring(dests, oldest);
-	retire(dests, oldest);
+	if (++dests->kept_count > KEPT_MAX)
+		retire_kept(dests, TAILQ_FIRST(&dests->kept));
+}
+
+/* Whether there has to be room in the address vector first; it is made by one that is kept. */
+static bool make_room(struct weft_net *net)
+{
+	struct weft__dests *dests = &net->dests;
+	if (dests->av_room == 0 || dests->count <= dests->av_room)
+		return false;
+	if (TAILQ_EMPTY(&dests->retiring) && !TAILQ_EMPTY(&dests->kept))
+		retire_kept(dests, TAILQ_FIRST(&dests->kept));
+	return !TAILQ_EMPTY(&dests->retiring);
 }
 
 /* Takes a destination out of all tables and frees it. */
@@ -152,6 +178,8 @@ int weft__dest_insert(struct weft_net *net, struct weft__dest *dest)
 		return 0;
 	/* To the shm provider, a name without an endpoint leaves its place free for another. */
 	if (net->choice.quirks->shm_names && !weft__shmname_exists((const char *)dest->addr.raw))
+		return -FI_EAGAIN;
+	if (make_room(net))
 		return -FI_EAGAIN;
 	/* Only 1 is success: some providers answer a bad address by 0, without an error. */
 	int ret = fi_av_insert(net->av, dest->addr.raw, 1, &fi_addr, 0, NULL);
@@ -246,12 +274,14 @@ void weft__dest_released(struct weft_net *net, struct weft__dest *dest)
 		return;
 	}
 	/*
-	 * Where both ends count the messages between them, one that forgets the count while the
+	 * Where a peer's memory is unmapped with its address, it has to be silent before. And
+	 * where both ends count the messages between them, one that forgets the count while the
 	 * other goes on is not understood any more: the other waits for ever for what it takes to
 	 * be missing, or ends its process over what it takes to be a repetition.
 	 */
-	if (net->choice.quirks->counts_messages && dest->known)
-		keep(&net->dests, dest);
+	const struct weft__quirks *quirks = net->choice.quirks;
+	if ((quirks->counts_messages && dest->known) || (quirks->maps_peers && !is_gone(net, dest)))
+		keep(net, dest);
 	else
 		retire(&net->dests, dest);
 }

@@ -50,6 +50,7 @@ struct weft__dests {
 	TAILQ_HEAD(weft__dest_list, weft__dest) retiring;
 	struct weft__dest_list kept; /* the oldest first */
 	uint32_t kept_count;
+	size_t av_room; /* that the address vector takes, kept ones included; 0: no limit */
 	uint64_t reads; /* of the completion queue, counted when they begin */
 	struct weft__dest *recent[WEFT__RECENT]; /* by fi_addr modulo its size: a short cut to by_fi_addr */
 };

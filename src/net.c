@@ -172,8 +172,8 @@ static void report_open(struct weft_net *net)
 	weft__log(&net->log, WEFT_LOG_INFO, "opened %s, fabric %s, domain %s%s%s, address %s (%s)",
 		  c->provider, c->fabric, c->domain, c->nic[0] ? ", NIC " : "", c->nic, text,
 		  c->reason);
-	if (net->choice.quirks->caveat)
-		weft__log(&net->log, WEFT_LOG_WARN, "%s", net->choice.quirks->caveat);
+	if (net->choice.caveat)
+		weft__log(&net->log, WEFT_LOG_WARN, "%s", net->choice.caveat);
 }
 
 int weft_net_open(struct weft_net **out, const struct weft_net_opts *given)
@@ -194,6 +194,10 @@ int weft_net_open(struct weft_net **out, const struct weft_net_opts *given)
 	if (ret < 0)
 		goto free_net;
 	net->has_source = weft__has(net, FI_SOURCE) && !net->choice.quirks->stale_source;
+	net->dests.av_room = net->choice.quirks->max_peers;
+	/* A provider that keeps things of its own in the contexts has to be given some. */
+	net->ops.numbered = net->choice.quirks->repeats_ends &&
+			    !(net->choice.info->mode & (FI_CONTEXT | FI_CONTEXT2));
 	ret = take_name(net, net->opts.bind);
 	if (ret < 0)
 		goto free_choice;
@@ -243,11 +247,20 @@ free_net:
 	return ret;
 }
 
+/*
+ * Whether a send is under way, or closing the endpoint would not return, for one that nobody waits
+ * for any more.
+ */
+static bool is_busy(const struct weft_net *net)
+{
+	return net->ops.live_sends > 0 || (net->choice.quirks->close_blocks && net->ops.held > 0);
+}
+
 /* Lets sends that are under way finish, for a bounded time. */
 static void drain(struct weft_net *net)
 {
 	int64_t end = weft__clock_ns() + (int64_t)DRAIN_MS * WEFT__NS_PER_MS;
-	while (net->ops.live_sends > 0 && !net->broken && weft__clock_ns() < end)
+	while (is_busy(net) && !net->broken && weft__clock_ns() < end)
 		weft_net_poll(net, 10);
 }
 
@@ -297,8 +310,7 @@ int weft_net_close(struct weft_net *net)
 	net->closing = true;
 	drain(net);
 
-	bool silent = net->ops.live_sends > 0 || net->ops.held > 0;
-	bool abandoned = net->choice.quirks->close_blocks && silent;
+	bool abandoned = net->choice.quirks->close_blocks && is_busy(net);
 	if (!abandoned) {
 		int ret = fi_close(&net->ep->fid);
 		abandoned = ret < 0;
@@ -322,9 +334,11 @@ int weft_net_close(struct weft_net *net)
 	cancel_all(net);
 	if (!abandoned) {
 		left = close_domain(net);
-		weft__ops_free(&net->ops);
 		weft__shmname_release(&net->shmname);
 	}
+	/* Of numbers that it was given instead of addresses, the provider reaches nothing. */
+	if (!abandoned || net->ops.numbered)
+		weft__ops_free(&net->ops);
 	weft__dests_free(net);
 	weft__wait_close(&net->wait);
 	weft__choice_free(&net->choice);
@@ -373,7 +387,7 @@ int weft_net_get_info(const struct weft_net *net, struct weft_net_info *out)
 		.has_wait_fd = net->wait.cq_fd >= 0,
 		.libfabric_built = FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION),
 		.libfabric_running = fi_version(),
-		.caveat = net->choice.quirks->caveat,
+		.caveat = net->choice.caveat,
 	};
 	return give_out(out, &full, sizeof(full));
 }

@@ -31,8 +31,11 @@
 /* How many operations one flush hands over at most, so that completions are read in between. */
 #define FLUSH_POSTS 256
 
+/* Half of the bits of what a provider is given are the slot's number, the others its turn's. */
+#define NUMBER_BITS (sizeof(uintptr_t) * 4)
+#define NUMBER_MASK (((uintptr_t)1 << NUMBER_BITS) - 1)
+
 struct weft__op_chunk {
-	SLIST_ENTRY(weft__op_chunk) link;
 	struct weft__op op[CHUNK_OPS];
 };
 
@@ -45,7 +48,6 @@ void weft__queue_init(struct weft__queue *queue)
 void weft__ops_init(struct weft__ops *ops)
 {
 	SLIST_INIT(&ops->free);
-	SLIST_INIT(&ops->chunks);
 	TAILQ_INIT(&ops->ending);
 	TAILQ_INIT(&ops->turns);
 	weft__queue_init(&ops->receives);
@@ -54,11 +56,10 @@ void weft__ops_init(struct weft__ops *ops)
 
 void weft__ops_free(struct weft__ops *ops)
 {
-	struct weft__op_chunk *chunk;
-	while ((chunk = SLIST_FIRST(&ops->chunks))) {
-		SLIST_REMOVE_HEAD(&ops->chunks, link);
-		free(chunk);
-	}
+	while (ops->chunk_count > 0)
+		free(ops->chunks[--ops->chunk_count]);
+	free(ops->chunks);
+	ops->chunks = NULL;
 }
 
 static struct weft__queue *queue_of(struct weft_net *net, struct weft__op *op)
@@ -68,14 +69,40 @@ static struct weft__queue *queue_of(struct weft_net *net, struct weft__op *op)
 
 static int add_chunk(struct weft__ops *ops)
 {
+	size_t size = (ops->chunk_count + 1) * sizeof(struct weft__op_chunk *);
+	struct weft__op_chunk **chunks = realloc(ops->chunks, size);
+	if (!chunks)
+		return -ENOMEM;
+	ops->chunks = chunks;
 	struct weft__op_chunk *chunk = calloc(1, sizeof(*chunk));
 	if (!chunk)
 		return -ENOMEM;
-	SLIST_INSERT_HEAD(&ops->chunks, chunk, link);
-	for (size_t i = 0; i < CHUNK_OPS; i++)
+	for (size_t i = 0; i < CHUNK_OPS; i++) {
+		chunk->op[i].number = (uint32_t)(ops->allocated + i);
 		SLIST_INSERT_HEAD(&ops->free, &chunk->op[i], free);
+	}
+	ops->chunks[ops->chunk_count++] = chunk;
 	ops->allocated += CHUNK_OPS;
 	return 0;
+}
+
+/* Never 0, which would be no operation's context. */
+HOT uintptr_t number_of(const struct weft__op *op)
+{
+	return (uintptr_t)op->turn << NUMBER_BITS | (op->number + 1);
+}
+
+/* What the provider is given for the present turn of a slot. */
+HOT void *context_of(const struct weft_net *net, struct weft__op *op)
+{
+	return net->ops.numbered ? (void *)number_of(op) : &op->context;
+}
+
+struct weft__op *weft__op_numbered(const struct weft__ops *ops, uintptr_t number)
+{
+	size_t slot = (number & NUMBER_MASK) - 1;
+	struct weft__op *op = &ops->chunks[slot / CHUNK_OPS]->op[slot % CHUNK_OPS];
+	return op->posted && number_of(op) == number ? op : NULL;
 }
 
 HOT int take_slot(struct weft_net *net, struct weft__op **out)
@@ -161,31 +188,33 @@ HOT int post(struct weft_net *net, struct weft__op *op)
 	void *data = op->buf ? op->buf->data + op->off : NULL;
 	void *desc = op->buf ? fi_mr_desc(op->buf->mr) : NULL;
 	ssize_t ret = -FI_ENOSYS;
+	op->turn++;
+	void *context = context_of(net, op);
 	switch (op->kind) {
 	case WEFT__OP_SEND:
 		ret = op->flags & WEFT_POST_CQ_DATA
-			      ? fi_senddata(ep, data, op->len, desc, op->cq_data, to, &op->context)
-			      : fi_send(ep, data, op->len, desc, to, &op->context);
+			      ? fi_senddata(ep, data, op->len, desc, op->cq_data, to, context)
+			      : fi_send(ep, data, op->len, desc, to, context);
 		break;
 	case WEFT__OP_TSEND:
 		ret = op->flags & WEFT_POST_CQ_DATA
 			      ? fi_tsenddata(ep, data, op->len, desc, op->cq_data, to, op->tag,
-					     &op->context)
-			      : fi_tsend(ep, data, op->len, desc, to, op->tag, &op->context);
+					     context)
+			      : fi_tsend(ep, data, op->len, desc, to, op->tag, context);
 		break;
 	case WEFT__OP_READ:
 		ret = fi_read(ep, data, op->len, desc, to, op->remote_addr, op->remote_key,
-			      &op->context);
+			      context);
 		break;
 	case WEFT__OP_WRITE:
 		ret = fi_write(ep, data, op->len, desc, to, op->remote_addr, op->remote_key,
-			       &op->context);
+			       context);
 		break;
 	case WEFT__OP_RECV:
-		ret = fi_recv(ep, data, op->len, desc, to, &op->context);
+		ret = fi_recv(ep, data, op->len, desc, to, context);
 		break;
 	case WEFT__OP_TRECV:
-		ret = fi_trecv(ep, data, op->len, desc, to, op->tag, op->ignore, &op->context);
+		ret = fi_trecv(ep, data, op->len, desc, to, op->tag, op->ignore, context);
 		break;
 	}
 	if (ret == 0)
@@ -387,11 +416,10 @@ int weft_net_write(struct weft_net *net, weft_dest dest, const struct weft_post 
 
 int weft_net_cancel(struct weft_net *net, weft_done_fn *done, void *user)
 {
-	struct weft__op_chunk *chunk;
 	int count = 0;
-	SLIST_FOREACH (chunk, &net->ops.chunks, link) {
+	for (size_t c = 0; c < net->ops.chunk_count; c++) {
 		for (size_t i = 0; i < CHUNK_OPS; i++) {
-			struct weft__op *op = &chunk->op[i];
+			struct weft__op *op = &net->ops.chunks[c]->op[i];
 			if (!op->used || op->ending || op->told || op->canceling ||
 			    !weft__op_is_recv(op->kind) || op->done != done || op->user != user)
 				continue;
@@ -399,7 +427,7 @@ int weft_net_cancel(struct weft_net *net, weft_done_fn *done, void *user)
 			count++;
 			/* Where this fails, a message is on its way into it. */
 			if (op->posted)
-				fi_cancel(&net->ep->fid, &op->context);
+				fi_cancel(&net->ep->fid, context_of(net, op));
 			else
 				weft__op_end(net, op, -ECANCELED, "it was given up");
 		}
@@ -436,10 +464,9 @@ void weft__op_end(struct weft_net *net, struct weft__op *op, int status, const c
 void weft__ops_end(struct weft_net *net, const struct weft__dest *dest, int status,
 		   const char *text)
 {
-	struct weft__op_chunk *chunk;
-	SLIST_FOREACH (chunk, &net->ops.chunks, link) {
+	for (size_t c = 0; c < net->ops.chunk_count; c++) {
 		for (size_t i = 0; i < CHUNK_OPS; i++) {
-			struct weft__op *op = &chunk->op[i];
+			struct weft__op *op = &net->ops.chunks[c]->op[i];
 			if (op->used && !op->ending && !op->told && (!dest || op->dest == dest))
 				weft__op_end(net, op, status, text);
 		}
@@ -532,6 +559,9 @@ int weft__op_complete(struct weft_net *net, struct weft__op *op, struct weft_don
 	fill_done(done, op);
 	if (done->status < 0) {
 		net->stats.errors++;
+		if (op->buf && !op->dest && done->status != -ECANCELED &&
+		    net->choice.quirks->writes_late)
+			weft__buf_outlive(op->buf);
 	} else if (op->dest) {
 		done->len = op->len;
 		op->dest->known = true;
@@ -549,10 +579,9 @@ int weft__op_complete(struct weft_net *net, struct weft__op *op, struct weft_don
 
 void weft__ops_reclaim(struct weft_net *net)
 {
-	struct weft__op_chunk *chunk;
-	SLIST_FOREACH (chunk, &net->ops.chunks, link) {
+	for (size_t c = 0; c < net->ops.chunk_count; c++) {
 		for (size_t i = 0; i < CHUNK_OPS; i++) {
-			struct weft__op *op = &chunk->op[i];
+			struct weft__op *op = &net->ops.chunks[c]->op[i];
 			if (!op->posted)
 				continue;
 			op->posted = false;

@@ -40,7 +40,9 @@ static inline bool weft__op_is_recv(enum weft__op_kind kind)
 }
 
 struct weft__op {
-	struct fi_context2 context; /* first: what the provider gives back is the operation */
+	struct fi_context2 context; /* the provider's, where it asks for one */
+	uint32_t number; /* of the slot: its place among all */
+	uint32_t turn;   /* how often the slot has been posted */
 	enum weft__op_kind kind;
 	bool used;   /* the slot is taken */
 	bool posted; /* the provider has it */
@@ -79,11 +81,12 @@ struct weft__queue {
 };
 
 TAILQ_HEAD(weft__queue_list, weft__queue);
-SLIST_HEAD(weft__op_chunks, weft__op_chunk);
 
 struct weft__ops {
 	struct weft__op_stack free;
-	struct weft__op_chunks chunks;
+	struct weft__op_chunk **chunks; /* by the numbers of their slots */
+	size_t chunk_count;
+	bool numbered;    /* see weft__op_of() */
 	size_t allocated; /* slots in all chunks */
 	size_t used;      /* slots not free */
 	struct weft__op_list ending;
@@ -121,6 +124,22 @@ void weft__ops_end(struct weft_net *net, const struct weft__dest *dest, int stat
 
 /* Runs the callbacks that are due. Returns how many. */
 int weft__ops_run_ending(struct weft_net *net);
+
+/* The operation that was posted under a number, or NULL if it has ended. */
+struct weft__op *weft__op_numbered(const struct weft__ops *ops, uintptr_t number);
+
+/*
+ * The operation of a completion with this context, or NULL if its end has been told before: nobody waits for it then,
+ * and its slot may be another one's by now. Where providers do that (`repeats_ends`), what they are given is a number
+ * that names the slot and the time that it was posted; elsewhere it is the address of the operation.
+ */
+static inline struct weft__op *weft__op_of(const struct weft__ops *ops, void *context)
+{
+	struct weft__op *op = context;
+	if (ops->numbered)
+		return weft__op_numbered(ops, (uintptr_t)context);
+	return op->posted ? op : NULL;
+}
 
 /* The provider has given an operation back, with *done telling how it went: runs its callback unless it has had it. */
 int weft__op_complete(struct weft_net *net, struct weft__op *op, struct weft_done *done);

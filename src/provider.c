@@ -16,6 +16,10 @@
 	"udp is experimental, for loopback or a trusted network: the provider dies of stray "      \
 	"datagrams"
 
+/* A frame that is one packet is there or not: of a peer that dies it leaves no half in a receive.
+ */
+#define EFA_FRAME 8192
+
 static const struct weft__quirks table[] = {
 	{.provider = "efa",
 	 .below = FI_VERSION(2, 6),
@@ -24,6 +28,9 @@ static const struct weft__quirks table[] = {
 	 .rdma = true,
 	 .fabric = "efa",
 	 .counts_messages = true,
+	 .repeats_ends = true,
+	 .writes_late = true,
+	 .frame_size = EFA_FRAME,
 	 .aborts_untold = true,
 	 .close_blocks = true},
 	{.provider = "efa",
@@ -33,6 +40,9 @@ static const struct weft__quirks table[] = {
 	 .rdma = true,
 	 .fabric = "efa",
 	 .counts_messages = true,
+	 .repeats_ends = true,
+	 .writes_late = true,
+	 .frame_size = EFA_FRAME,
 	 .aborts_untold = true},
 	{.provider = "verbs;ofi_rxm",
 	 .scheme = WEFT_SCHEME_VERBS,
@@ -68,6 +78,7 @@ static const struct weft__quirks table[] = {
 	{.provider = "shm",
 	 .below = FI_VERSION(2, 0),
 	 .scheme = WEFT_SCHEME_SHM,
+	 .maps_peers = true,
 	 .frame_size = 4096,
 	 .rank = WEFT__RANK_ASKED,
 	 .shm_names = true,
@@ -114,6 +125,14 @@ bool weft__provider_matches(const char *wanted, const char *provider)
 {
 	size_t len = strlen(wanted);
 	return strncmp(wanted, provider, len) == 0 && (provider[len] == 0 || provider[len] == ';');
+}
+
+const char *weft__device_caveat(const char *nic)
+{
+	static const char software[] = "softefa";
+	return strncmp(nic, software, sizeof(software) - 1) == 0
+		       ? "a software device (softefa), not EFA hardware"
+		       : NULL;
 }
 
 const char *weft__provider_cure(const char *wanted)

@@ -125,6 +125,7 @@ struct fake_provider {
 	bool connects; /* the first send to a peer is answered "again" until the peer has polled */
 	bool shuffles; /* completions come out of order */
 	bool close_blocks; /* closing an endpoint that still has sends would not return */
+	bool no_contexts;  /* contexts are given back, and never looked into */
 	int64_t latency_ns;
 };
 extern const struct fake_provider fake_tcp, fake_tcp6, fake_shm, fake_udp, fake_efa, fake_raw;
@@ -205,6 +206,12 @@ void fake_no_faults(void);
 /* Writes a completion without an operation into the queue of the endpoint with this address. err 0:
  * not an error. */
 void fake_stray(const struct weft_addr *of, int err);
+
+/*
+ * Says once more of the operation that has ended last, of those of the endpoint with this address, that it has ended,
+ * now with an error.
+ */
+void fake_repeat(const struct weft_addr *of, int err, int prov_errno);
 
 /* Overruns the completion queue of this endpoint: it is broken from now on. */
 void fake_overrun(const struct weft_addr *of);

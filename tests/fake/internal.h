@@ -214,6 +214,8 @@ struct fake__ep {
 	struct fake__addr addr;
 	size_t sends, receives;
 	struct fake__works works;
+	struct fi_context2 *ended; /* the context of the operation that has ended last */
+	struct fake__cq *ended_queue;
 	struct fake__packets inbox;	 /* arrived, not seen by the provider: nobody has polled */
 	struct fake__packets unexpected; /* without a receive */
 	SLIST_HEAD(, fake__connection) connections;
@@ -226,7 +228,7 @@ struct fake__work {
 	struct fake__ep *ep;
 	const char *call;
 	bool receives, tagged, reads, writes;
-	struct fi_context2 *context;
+	struct fi_context2 *context; /* where the provider does not use it, it need not be an address */
 	uint8_t *data;
 	size_t len;
 	uint64_t tag, ignore, cq_data;

@@ -77,7 +77,8 @@ void fake__check_free(const void *memory, size_t len)
 		TAILQ_FOREACH (work, &ep->works, link) {
 			if (overlaps(memory, len, work->data, work->len))
 				fake__violation("memory is freed while %s has it", work->call);
-			if (overlaps(memory, len, work->context, sizeof(*work->context)))
+			if (!ep->provider->no_contexts &&
+			    overlaps(memory, len, work->context, sizeof(*work->context)))
 				fake__violation(
 					"the context of %s is freed while the provider has it",
 					work->call);

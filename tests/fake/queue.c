@@ -179,13 +179,19 @@ int fake__cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq
 	return 0;
 }
 
-static struct fake__cq *cq_at(const struct weft_addr *of)
+static struct fake__ep *ep_at(const struct weft_addr *of)
 {
 	struct fake__addr addr = {.len = of->len};
 	memcpy(addr.raw, of->raw, of->len);
 	struct fake__ep *ep = fake__find_ep(&addr);
 	if (!ep)
 		fake__violation("the test names an endpoint that is not there");
+	return ep;
+}
+
+static struct fake__cq *cq_at(const struct weft_addr *of)
+{
+	struct fake__ep *ep = ep_at(of);
 	return ep ? ep->rx : NULL;
 }
 
@@ -196,6 +202,23 @@ void fake_stray(const struct weft_addr *of, int err)
 	struct fake__cq *cq = cq_at(of);
 	if (cq)
 		fake__complete(cq, &stray);
+}
+
+void fake_repeat(const struct weft_addr *of, int err, int prov_errno)
+{
+	struct fake__ep *ep = ep_at(of);
+	if (!ep || !ep->ended_queue) {
+		fake__violation("the test repeats an end that has not been");
+		return;
+	}
+	struct fake__completion again = {
+		.entry = {.op_context = ep->ended},
+		.source = FI_ADDR_NOTAVAIL,
+		.is_error = true,
+		.err = err,
+		.prov_errno = prov_errno,
+	};
+	fake__complete(ep->ended_queue, &again);
 }
 
 void fake_overrun(const struct weft_addr *of)

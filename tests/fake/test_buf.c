@@ -332,6 +332,42 @@ static void release_cannot_close_the_net(void **state)
 	}
 }
 
+/* A receive that failed gives its memory back at once, or where more may be written to it, with the
+ * net. */
+static void memory_that_is_written_late(void **state)
+{
+	static const struct fake_provider *const kinds[] = {&fake_tcp, &fake_efa};
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct pair pair;
+		struct outcome received = {0}, sent = {0};
+		struct released released = {0};
+		struct fake_provider like = *kinds[i];
+		static uint8_t mine[64];
+		struct weft_buf *buf;
+		fake_reset();
+		like.trunc = FAKE_TRUNC_ERROR;
+		pair_open(&pair, &like, NULL);
+		assert_int_equal(weft_buf_wrap(pair.b, mine, 64, note_release, &released, &buf), 0);
+		struct weft_buf *from = filled(pair.a, 100, 5);
+		struct weft_post post = whole(from);
+		for (int n = 1; n <= 3; n++) {
+			assert_int_equal(weft_net_recv(pair.b, buf, record, &received), 0);
+			assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &sent),
+					 0);
+			pass_until(pair.a, pair.b, &received.calls, n);
+			assert_int_equal(received.status, -FI_ETRUNC);
+		}
+		pass_until(pair.a, pair.b, &sent.calls, 3);
+		weft_buf_unref(from);
+		weft_buf_unref(buf);
+		assert_int_equal(released.calls, i == 0);
+		assert_int_equal(net_stats(pair.b).buffers, i);
+		pair_close(&pair);
+		assert_int_equal(released.calls, 1);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -342,6 +378,7 @@ int main(void)
 		world_test(references_keep_buffers),
 		world_test(memory_that_stays_registered_is_kept),
 		world_test(release_cannot_close_the_net),
+		world_test(memory_that_is_written_late),
 	};
 	return world_run(tests);
 }

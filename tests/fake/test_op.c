@@ -758,6 +758,88 @@ static void callbacks_cannot_poll_or_close(void **state)
 	pair_close(&pair);
 }
 
+/* As the EFA provider does of a message of several packets, each of which fails. */
+static void an_end_that_is_told_again(void **state)
+{
+	static const struct fake_provider *const kinds[] = {&fake_tcp, &fake_efa};
+	(void)state;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		struct pair pair;
+		struct outcome out = {0};
+		fake_reset();
+		pair_open(&pair, kinds[i], NULL);
+		struct weft_buf *from = filled(pair.a, 100, 1);
+		struct weft_post post = whole(from);
+		fake_next("fi_send", NULL, 1, &(struct fake_fate){FAKE_BREAK, 0, FI_EIO, 9, NULL});
+		assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &out), 0);
+		pass_until(pair.a, pair.b, &out.calls, 1);
+		assert_int_equal(out.status, -FI_EIO);
+		weft_buf_unref(from);
+		logged_any(WEFT_LOG_DEBUG);
+		for (int n = 0; n < 3; n++)
+			fake_repeat(&pair.a_addr, FI_EIO, 9);
+		pass(pair.a, pair.b, 10);
+		assert_int_equal(out.calls, 1);
+		assert_true(logged(WEFT_LOG_DEBUG, "once more"));
+		struct weft_net_stats stats = net_stats(pair.a);
+		assert_int_equal(stats.errors, 1);
+		assert_int_equal(stats.ops + stats.held + stats.late, 0);
+		exchange(&pair);
+		pair_close(&pair);
+	}
+}
+
+/* The slot has been taken for another operation, which the provider still has. */
+static void an_old_end_is_not_a_new_ones(void **state)
+{
+	struct pair pair;
+	struct outcome received = {0}, sent = {0};
+	(void)state;
+	pair_open(&pair, &fake_efa, NULL);
+	struct weft_buf *into = filled(pair.b, 100, 0), *from = filled(pair.a, 100, 1);
+	struct weft_post post = whole(from);
+	for (int i = 1; i <= 10; i++) {
+		assert_int_equal(weft_net_recv(pair.b, into, record, &received), 0);
+		if (i > 1) {
+			fake_repeat(&pair.b_addr, FI_EIO, 9);
+			pass(pair.a, pair.b, 10);
+			assert_int_equal(received.calls, i - 1);
+			assert_int_equal(net_stats(pair.b).receives, 1);
+		}
+		fake_next("fi_send", NULL, 1,
+			  &(struct fake_fate){FAKE_DELIVER, 50 * FAKE_NS_PER_MS, 0, 0, NULL});
+		assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &sent), 0);
+		if (i > 1)
+			fake_repeat(&pair.a_addr, FI_EIO, 9);
+		pass_until(pair.a, pair.b, &received.calls, i);
+		pass_until(pair.a, pair.b, &sent.calls, i);
+		assert_int_equal(received.status, 0);
+		assert_true(is_filled(into, 100, 1));
+		assert_int_equal(sent.status, 0);
+	}
+	weft_buf_unref(into);
+	weft_buf_unref(from);
+	pair_close(&pair);
+}
+
+/* What is given to the provider then is no address, also where it is to give it up. */
+static void a_receive_without_an_address_is_given_up(void **state)
+{
+	struct pair pair;
+	struct outcome received = {0};
+	(void)state;
+	pair_open(&pair, &fake_efa, NULL);
+	struct weft_buf *into = filled(pair.b, 100, 0);
+	for (int i = 1; i <= 200; i++)
+		assert_int_equal(weft_net_recv(pair.b, into, record, &received), 0);
+	assert_int_equal(weft_net_cancel(pair.b, record, &received), 200);
+	pass_until(pair.b, NULL, &received.calls, 200);
+	assert_int_equal(received.status, -ECANCELED);
+	assert_int_equal(net_stats(pair.b).receives, 0);
+	weft_buf_unref(into);
+	pair_close(&pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -783,6 +865,9 @@ int main(void)
 		world_test(receives_wait_for_room_too),
 		world_test(a_full_receive_queue),
 		world_test(callbacks_cannot_poll_or_close),
+		world_test(an_end_that_is_told_again),
+		world_test(an_old_end_is_not_a_new_ones),
+		world_test(a_receive_without_an_address_is_given_up),
 	};
 	return world_run(tests);
 }

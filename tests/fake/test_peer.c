@@ -9,6 +9,8 @@
 
 #include <rdma/fi_errno.h>
 
+#include "netimpl.h"
+
 static void raw_addresses_of_every_length(void **state)
 {
 	static const size_t lengths[] = {16, 19, 32, 128};
@@ -500,6 +502,71 @@ static void addresses_stay_where_messages_are_counted(void **state)
 	pair_close(&pair);
 }
 
+/* Where a peer's memory goes with its address, it stays for as long as the peer is there. */
+static void addresses_stay_where_peers_are_mapped(void **state)
+{
+	struct pair pair;
+	struct weft_net_opts opts = quiet_opts();
+	weft_dest to_other;
+	(void)state;
+	pair_open(&pair, &fake_shm, NULL);
+	opts.provider = "shm";
+	struct weft_net *other = net_open(&opts);
+	struct weft_addr addr = net_addr(other);
+	exchange(&pair);
+	fake_count(0, false, 0);
+	fake_refuse("fi_av_remove", NULL, FI_EBUSY, 1);
+	assert_int_equal(weft_net_add_peer(pair.a, &addr, &to_other), 0);
+	assert_int_equal(weft_net_remove_peer(pair.a, to_other), 0);
+	assert_int_equal(weft_net_remove_peer(pair.a, pair.a_to_b), 0);
+	pass(pair.a, pair.b, 3);
+	assert_int_equal(net_stats(pair.a).peers, 0);
+	assert_false(fake_gave(FI_EBUSY));
+	assert_int_equal(weft_net_add_peer(pair.a, &pair.b_addr, &pair.a_to_b), 0);
+	exchange(&pair);
+	/* What has ended sends no more. It is noticed when another one is removed. */
+	assert_int_equal(weft_net_close(other), 0);
+	assert_int_equal(weft_net_remove_peer(pair.a, pair.a_to_b), 0);
+	pass(pair.a, pair.b, 3);
+	assert_true(fake_gave(FI_EBUSY));
+	assert_int_equal(weft_net_add_peer(pair.a, &pair.b_addr, &pair.a_to_b), 0);
+	pair_close(&pair);
+}
+
+/* There are places for so many only: those that are kept make room. */
+static void kept_addresses_make_room(void **state)
+{
+	enum { OTHERS = 12 };
+	struct pair pair;
+	struct weft_net_opts opts = quiet_opts();
+	struct weft_net *others[OTHERS];
+	struct weft_post post = whole(NULL);
+	(void)state;
+	pair_open(&pair, &fake_shm, NULL);
+	pair.a->dests.av_room = 4;
+	opts.provider = "shm";
+	for (int i = 0; i < OTHERS; i++) {
+		struct outcome sent = {0}, received = {0};
+		weft_dest dest;
+		others[i] = net_open(&opts);
+		struct weft_addr addr = net_addr(others[i]);
+		struct weft_buf *into = filled(others[i], 10, 0);
+		assert_int_equal(weft_net_recv(others[i], into, record, &received), 0);
+		assert_int_equal(weft_net_add_peer(pair.a, &addr, &dest), 0);
+		assert_int_equal(weft_net_send(pair.a, dest, &post, record, &sent), 0);
+		pass_until(pair.a, others[i], &received.calls, 1);
+		pass_until(pair.a, others[i], &sent.calls, 1);
+		assert_int_equal(sent.status, 0);
+		assert_true(pair.a->dests.count <= 5);
+		weft_buf_unref(into);
+		assert_int_equal(weft_net_remove_peer(pair.a, dest), 0);
+	}
+	exchange(&pair);
+	for (int i = 0; i < OTHERS; i++)
+		assert_int_equal(weft_net_close(others[i]), 0);
+	pair_close(&pair);
+}
+
 /* A new peer in the place of a former one is told from it, also to who looked the former one up a
  * moment ago. */
 static void places_are_used_again(void **state)
@@ -569,6 +636,8 @@ int main(void)
 		world_test(what_a_removed_peer_sent_is_nobody_elses),
 		world_test(a_peer_that_comes_and_goes_leaves),
 		world_test(addresses_stay_where_messages_are_counted),
+		world_test(addresses_stay_where_peers_are_mapped),
+		world_test(kept_addresses_make_room),
 		world_test(places_are_used_again),
 		world_test(removed_peers_leave_a_busy_net),
 	};

@@ -36,6 +36,8 @@ void fake__complete(struct fake__cq *cq, const struct fake__completion *completi
 	fake__signal(cq);
 }
 
+#define MARKS (sizeof(((struct fi_context2 *)NULL)->internal) / sizeof(void *))
+
 /* What a provider keeps in the caller's context, which is not the caller's business until the end.
  */
 static void *mark(const struct fake__work *work, size_t i)
@@ -57,10 +59,13 @@ void fake__let_go(struct fake__work *work, bool checks)
 {
 	struct fake__ep *ep = work->ep;
 	settle(work, checks);
-	for (size_t i = 0; checks && i < sizeof(work->context->internal) / sizeof(void *); i++) {
+	bool marked = !ep->provider->no_contexts;
+	for (size_t i = 0; checks && marked && i < MARKS; i++) {
 		if (work->context->internal[i] != mark(work, i))
 			fake__violation("the context of %s was changed or used twice", work->call);
 	}
+	ep->ended = work->context;
+	ep->ended_queue = work->receives ? ep->rx : ep->tx;
 	TAILQ_REMOVE(&ep->works, work, link);
 	if (work->receives) {
 		ep->receives--;
@@ -341,7 +346,7 @@ static ssize_t post(struct fid_ep *fid, const struct fake__work *like, fi_addr_t
 	}
 	if (work->len > 0)
 		take_memory(ep, work);
-	for (size_t i = 0; i < sizeof(work->context->internal) / sizeof(void *); i++)
+	for (size_t i = 0; !ep->provider->no_contexts && i < MARKS; i++)
 		work->context->internal[i] = mark(work, i);
 	work->fate = fake__take_fate(work->call, work->receives ? NULL : &to_addr);
 	TAILQ_INSERT_TAIL(&ep->works, work, link);

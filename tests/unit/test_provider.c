@@ -19,6 +19,9 @@ static void rows_by_version(void **state)
 	assert_true(weft__quirks_find("efa", FI_VERSION(1, 17))->close_blocks);
 	assert_true(weft__quirks_find("efa", FI_VERSION(2, 1))->close_blocks);
 	assert_false(weft__quirks_find("efa", FI_VERSION(2, 6))->close_blocks);
+	assert_true(weft__quirks_find("efa", FI_VERSION(1, 17))->repeats_ends);
+	assert_true(weft__quirks_find("efa", FI_VERSION(2, 6))->repeats_ends);
+	assert_false(weft__quirks_find("tcp", FI_VERSION(2, 1))->repeats_ends);
 	assert_string_equal(weft__quirks_find("efa", FI_VERSION(2, 1))->fabric, "efa");
 	row = weft__quirks_find("tcp;ofi_rxm", FI_VERSION(1, 17));
 	assert_true(row->rank == WEFT__RANK_TCP && row->scheme == WEFT_SCHEME_TCP &&
@@ -59,12 +62,21 @@ static void cures(void **state)
 	assert_string_equal(weft__provider_cure("tcp"), "");
 }
 
+static void devices(void **state)
+{
+	(void)state;
+	assert_non_null(strstr(weft__device_caveat("softefa0"), "not EFA hardware"));
+	assert_null(weft__device_caveat("rdmap0s6"));
+	assert_null(weft__device_caveat("soft"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rows_by_version),
 		cmocka_unit_test(words_that_match),
 		cmocka_unit_test(cures),
+		cmocka_unit_test(devices),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
