@@ -23,6 +23,27 @@ static void malformed(struct weft_node *node, struct weft__peer *peer, const cha
 	weft__life_fail(node, peer, WEFT_REASON_PROTOCOL, "a %s frame is malformed", what);
 }
 
+/*
+ * Takes what the header of every frame says, and what follows from it. Returns false if that cannot
+ * be. Whatever raises the number that is acknowledged has to come by here: it is said once.
+ */
+static bool take_header(struct weft_node *node, struct weft__peer *peer,
+			const struct weft__header *header)
+{
+	uint32_t acked = peer->s.tx_acked;
+	bool asked = peer->s.ping_ms != 0;
+	if (!weft__session_header(&peer->s, &node->pool, header, node->now))
+		return false;
+	/* The timer stood at the time to give it up. */
+	if (asked)
+		weft__life_set_timer(node, peer);
+	if (peer->s.tx_acked != acked)
+		weft__message_acked(node, peer);
+	if (!TAILQ_EMPTY(&peer->queue))
+		weft__peer_mark_dirty(node, peer);
+	return true;
+}
+
 static void take_accept(struct weft_node *node, struct weft__peer *peer, const struct arrival *a)
 {
 	struct weft__hello hello;
@@ -47,7 +68,7 @@ static void take_accept(struct weft_node *node, struct weft__peer *peer, const s
 		}
 		memcpy(peer->provider, hello.provider, sizeof(peer->provider));
 	}
-	if (weft__session_header(s, &node->pool, &a->header, node->now))
+	if (take_header(node, peer, &a->header))
 		weft__life_event(node, peer, WEFT__RX_ACCEPT);
 	else
 		weft__life_fail(node, peer, WEFT_REASON_PROTOCOL,
@@ -268,20 +289,11 @@ static void take_abort(struct weft_node *node, struct weft__peer *peer, const st
 /* A frame of a session that has been accepted, or is about to be. */
 static void take(struct weft_node *node, struct weft__peer *peer, struct arrival *a)
 {
-	uint32_t acked = peer->s.tx_acked;
-	bool asked = peer->s.ping_ms != 0;
-	if (!weft__session_header(&peer->s, &node->pool, &a->header, node->now)) {
+	if (!take_header(node, peer, &a->header)) {
 		weft__life_fail(node, peer, WEFT_REASON_PROTOCOL,
 				"a frame acknowledges or returns what never was");
 		return;
 	}
-	/* The timer stood at the time to give it up. */
-	if (asked)
-		weft__life_set_timer(node, peer);
-	if (peer->s.tx_acked != acked)
-		weft__message_acked(node, peer);
-	if (!TAILQ_EMPTY(&peer->queue))
-		weft__peer_mark_dirty(node, peer);
 	miss_last(node, peer, &a->header);
 	switch (a->header.type) {
 	case WEFT__DATA:

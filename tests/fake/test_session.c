@@ -145,6 +145,26 @@ static void the_provider_says_why(void **state)
 	assert_true(a->advice[0] != 0);
 }
 
+/* The device has one code for a peer that has stopped and for one that was never there. */
+static void silence_from_the_first_is_told_as_such(void **state)
+{
+	struct fake_provider efa = fake_efa;
+	struct weft_addr nobody;
+	weft_peer peer;
+	(void)state;
+	efa.absent_prov_errno = 13;
+	party_provider(&efa);
+	fake_set_version(FI_VERSION(2, 6));
+	struct party *a = party_open(NULL);
+	nobody = a->addr;
+	nobody.raw[16] ^= 0x15;
+	assert_int_equal(weft_peer_connect(a->node, &nobody, 1000, &peer), 0);
+	nodes_pass(1200);
+	assert_int_equal(a->closed, 1);
+	assert_int_equal(a->end.prov_errno, 13);
+	assert_non_null(strstr(a->advice, "never answered"));
+}
+
 static struct party *starter;
 static struct weft_addr start_addr;
 
@@ -300,6 +320,37 @@ static void a_claim_replaces_nobody(void **state)
 	nodes_until(&server->closed, 1);
 	assert_int_equal(server->end.reason, WEFT_REASON_RESTARTED);
 	assert_int_equal(server->opened, 2);
+}
+
+/* An answer that is repeated, as CONNECT was, says in its header what any other frame may say. */
+static void a_repeated_answer_acknowledges(void **state)
+{
+	static struct raw raw;
+	/* The end of the second comes when the test is over. */
+	static struct fate first, second;
+	weft_peer peer;
+	(void)state;
+	struct party *a = party_open(NULL);
+	raw_open(&raw, a);
+	raw.credit = 1;
+	assert_int_equal(weft_peer_connect(a->node, &raw.addr, -1, &peer), 0);
+	nodes_until(&raw.came[WEFT__CONNECT], 1);
+	raw_accept(&raw);
+	nodes_until(&a->opened, 1);
+	assert_int_equal(say(a, peer, "first", &first), 0);
+	nodes_until(&raw.came[WEFT__DATA], 1);
+	assert_int_equal(say(a, peer, "second", &second), 0);
+	nodes_pass(100);
+	assert_int_equal(raw.came[WEFT__DATA], 1);
+	assert_int_equal(first.sent, 0);
+	raw.ack = 1;
+	raw.credit = 2;
+	raw_accept(&raw);
+	nodes_until(&first.sent, 1);
+	assert_int_equal(first.sent_status, 0);
+	nodes_until(&raw.came[WEFT__DATA], 2);
+	assert_int_equal(second.sent, 0);
+	assert_int_equal(a->closed, 0);
 }
 
 /* The side that connects learns the same from the answer. */
@@ -522,6 +573,7 @@ int main(void)
 		nodes_test(a_program_refuses),
 		nodes_test(nobody_answers),
 		nodes_test(the_provider_says_why),
+		nodes_test(silence_from_the_first_is_told_as_such),
 		nodes_test(the_client_comes_first),
 		nodes_test(an_attempt_is_forgotten),
 		nodes_test(connects_cross),
@@ -529,6 +581,7 @@ int main(void)
 		nodes_test(a_node_meets_itself),
 		nodes_test(a_client_starts_again),
 		nodes_test(a_claim_replaces_nobody),
+		nodes_test(a_repeated_answer_acknowledges),
 		nodes_test(a_server_starts_again),
 		nodes_test(a_question_to_a_new_life),
 		nodes_test(an_idle_line_is_kept),
