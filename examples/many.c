@@ -150,7 +150,7 @@ static int begin(const char *provider, char **addresses)
 		ret = weft_addr_parse(&addr, *addresses, NULL);
 		if (ret == 0)
 			ret = weft_peer_connect(node, &addr, -1, &peer);
-		if (ret < 0)
+		if (ret != 0)
 			fprintf(stderr, "many: %s: %s\n", *addresses, weft_strerror(ret));
 		else
 			ask(peer, make_member(peer, &addr));
@@ -163,17 +163,18 @@ int main(int argc, char **argv)
 	const char *provider = NULL;
 	char text[WEFT_ADDR_TEXT_MAX];
 	struct weft_addr own;
-	bool ended = false;
+	bool ended = false, wrong = false;
 	int letter;
+	opterr = 0;
 	while ((letter = getopt(argc, argv, "p:n:")) != -1) {
 		if (letter == 'p')
 			provider = optarg;
 		else if (letter == 'n')
 			questions = (unsigned)atoi(optarg);
 		else
-			return 2;
+			wrong = true;
 	}
-	if ((questions > 0) != (argc > optind)) {
+	if (wrong || (questions > 0) != (argc > optind)) {
 		fputs("usage: many [-p PROVIDER] [-n QUESTIONS ADDRESS...]\n", stderr);
 		return 2;
 	}

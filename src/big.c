@@ -280,8 +280,6 @@ void weft__in_retry(struct weft_node *node)
 {
 	struct weft__peer *peer;
 	uint32_t count = 0;
-	if (!node->blocks.freed)
-		return;
 	node->blocks.freed = false;
 	node->blocks.retrying = true;
 	/*

@@ -319,7 +319,7 @@ int weft_peer_connect(struct weft_node *node, const struct weft_addr *addr, int 
 	int ret = weft__random(random, sizeof(random));
 	if (ret == 0)
 		ret = weft__peer_make(node, addr, &peer);
-	if (ret < 0)
+	if (ret != 0)
 		return ret;
 	node->now = weft__clock_coarse_ms();
 	if (timeout_ms < 0)

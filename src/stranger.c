@@ -168,7 +168,7 @@ static void begin(struct weft_node *node, const struct weft__header *header,
 	int ret = weft__random(&id, sizeof(id));
 	if (ret == 0)
 		ret = weft__peer_make(node, &hello->addr, &peer);
-	if (ret < 0) {
+	if (ret != 0) {
 		/* There may be room for it when it asks again. */
 		if (ret == -ENOSPC)
 			evict(node);

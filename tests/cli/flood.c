@@ -7,10 +7,12 @@
  * Sends so many messages over tcp to a node's endpoint, as fast as it takes them, and prints
  * "flooded COUNT". Kinds:
  *
- *   connects   CONNECTs, each from another random address of 127.0.0.0/8, where nobody is or
- * somebody else bytes      random bytes bodies     valid headers with random contents sessions
- * well-formed frames of every type for sessions that there are not replays    few different
- * CONNECTs, each of them many times
+ * - connects: CONNECTs, each from another random address of 127.0.0.0/8, where nobody is or
+ *   somebody else
+ * - bytes: random bytes
+ * - bodies: valid headers with random contents
+ * - sessions: well-formed frames of every type for sessions that there are not
+ * - replays: few different CONNECTs, each of them many times
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -83,6 +85,7 @@ static void put_address(struct flood *flood, uint8_t *to)
 
 static size_t put_connect(struct flood *flood, uint8_t *frame)
 {
+	static const uint8_t provider[] = {'t', 'c', 'p'};
 	uint8_t *hello = frame + HEADER;
 	put_header(frame, 1, 0);
 	memset(hello, 0, 68);
@@ -100,8 +103,8 @@ static size_t put_connect(struct flood *flood, uint8_t *frame)
 	hello[61] = 16;
 	put(hello + 64, 2, 4);
 	put_address(flood, hello + 68);
-	memcpy(hello + 84, "tcp", 3);
-	return HEADER + 87;
+	memcpy(hello + 84, provider, sizeof(provider));
+	return HEADER + 84 + sizeof(provider);
 }
 
 static size_t put_random(struct flood *flood, uint8_t *to, size_t len)

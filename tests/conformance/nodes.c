@@ -6,6 +6,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include <rdma/fabric.h>
+
 static int on_accept(struct weft_node *node, const struct weft_peer_info *info, void *user)
 {
 	struct actor *actor = user;
@@ -87,6 +89,34 @@ void actor_open(struct actor *actor, const struct weft_node_opts *opts)
 	assert_int_equal(weft_node_get_addr(actor->node, &actor->addr), 0);
 }
 
+bool parts_first(void)
+{
+	return provider_is("shm") && fi_version() >= FI_VERSION(2, 0);
+}
+
+static size_t known_peers(const struct actor *actor)
+{
+	struct weft_net_stats stats = WEFT_NET_STATS_INIT;
+	assert_int_equal(weft_net_get_stats(weft_node_net(actor->node), &stats), 0);
+	return stats.peers;
+}
+
+/* Ends the session that was opened last, and polls until the other side has dropped the address. */
+static void part_from(struct actor *actor, struct actor *beside)
+{
+	struct actor *both[] = {actor, beside};
+	size_t known = known_peers(beside);
+	int64_t end = now_ms() + PATIENCE_MS;
+	bool parts = weft_peer_close(actor->node, actor->peer, -1) == 0;
+	while (parts && known_peers(beside) >= known) {
+		assert_true(now_ms() < end);
+		poll_all(both, 2);
+	}
+	/* Those that have parted before take a few turns, too. */
+	for (int i = 0; i < 10; i++)
+		poll_all(both, 2);
+}
+
 struct closing {
 	struct weft_node *node;
 	int left;
@@ -104,6 +134,8 @@ static void *close_node(void *user)
 void actor_close(struct actor *actor, struct actor *beside)
 {
 	struct closing closing = {.node = actor->node};
+	if (beside && parts_first())
+		part_from(actor, beside);
 	if (beside) {
 		pthread_t thread;
 		assert_int_equal(pthread_create(&thread, NULL, close_node, &closing), 0);

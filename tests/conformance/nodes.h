@@ -46,9 +46,13 @@ struct weft_node_opts node_opts(void);
 void actor_open(struct actor *actor, const struct weft_node_opts *opts);
 /*
  * Closes it, while the one beside it (which may be NULL) is polled, so that they part in peace. On shm an endpoint may
- * not go while another one of the same process may still send to it: libfabric would write into memory that is gone.
+ * not go while another one of the same process may still send to it, nor, where parts_first(), while that one has its
+ * address: libfabric would look into memory that is gone. There the session that was opened last is closed before.
  */
 void actor_close(struct actor *actor, struct actor *beside);
+
+/* Whether actor_close() ends the session before it closes the node. */
+bool parts_first(void);
 
 /* Two nodes with a session between them that a began; peer of both is set. */
 void actors_meet(struct actor *a, struct actor *b);

@@ -72,7 +72,7 @@ static void assert_all_well(const struct actor *actor, int count)
 	assert_int_equal(stats_of(actor).messages_waiting, 0);
 }
 
-/* The longest that a provider moves fast enough for a test. WEFT_LONGEST asks for another, in MiB. */
+/* The longest that a provider moves fast enough for a test. WEFT_LONGEST: another one, in MiB. */
 static size_t longest(void)
 {
 	const char *asked = getenv("WEFT_LONGEST");
@@ -291,12 +291,50 @@ static void held_ones_stay(void **state)
 	actor_close(&a, NULL);
 }
 
+/* Ends the session between two actors, and waits until both have heard of it. */
+static void leave(struct actor *a, struct actor *b)
+{
+	int a_closed = a->closed + 1, b_closed = b->closed + 1;
+	assert_int_equal(weft_peer_close(a->node, a->peer, PATIENCE_MS), 0);
+	wait_for(a, b, &a->closed, a_closed);
+	wait_for(a, b, &b->closed, b_closed);
+}
+
+/* Others have come while a peer was away, so its address is not where it was. */
+static void after_others_have_come(void **state)
+{
+	struct actor a = {0}, b = {0}, others[3] = {{0}};
+	struct expected of_b;
+	(void)state;
+	actor_open(&a, NULL);
+	actor_open(&b, NULL);
+	for (int i = 0; i < 3; i++)
+		actor_open(&others[i], NULL);
+	for (int i = 0; i < 3; i++) {
+		actors_meet(&a, &b);
+		expect(&b, &of_b);
+		a.sents = 0;
+		b.messages = 0;
+		for (int n = 0; n < 4; n++)
+			send_one(&a, &of_b, n, MIB, (unsigned)n);
+		wait_for(&a, &b, &b.messages, 4);
+		wait_for(&a, &b, &a.sents, 4);
+		assert_int_equal(of_b.right, 4);
+		leave(&a, &b);
+		actors_meet(&others[i], &b);
+	}
+	for (int i = 0; i < 3; i++)
+		actor_close(&others[i], &b);
+	part(&b, &a);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_ways_at_once), cmocka_unit_test(many_at_once),
 		cmocka_unit_test(big_answers),	     cmocka_unit_test(from_place_to_place),
 		cmocka_unit_test(held_ones_stay),
+		cmocka_unit_test(after_others_have_come),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

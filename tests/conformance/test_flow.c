@@ -168,11 +168,11 @@ static void held_messages_stop_their_sender_only(void **state)
 	uint8_t *data = calloc(1, len);
 	assert_non_null(data);
 	struct weft_send send = send_of(&a, data, len);
-	int sent = 0, ret;
+	int sent = 0;
 	int64_t quiet = now_ms() + 500;
 	int seen = 0;
 	while (now_ms() < quiet) {
-		while (sent < KEPT && (ret = weft_peer_send(a.node, a.peer, &send)) == 0)
+		while (sent < KEPT && weft_peer_send(a.node, a.peer, &send) == 0)
 			sent++;
 		poll_all((struct actor *[]){&a, &b}, 2);
 		if (b.messages > seen)

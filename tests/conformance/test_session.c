@@ -51,6 +51,8 @@ static void pass_on(struct actor *from, struct actor *to, const struct weft_send
 	wait_for(from, to, &to->messages, messages);
 	assert_int_equal(from->sent_status, 0);
 	assert_true(expected.right);
+	to->on_message = NULL;
+	to->user = NULL;
 }
 
 static void messages_of_all_sizes_both_ways(void **state)
@@ -173,7 +175,7 @@ static void answers_find_their_question(void **state)
 	meet(&a, &b);
 	for (int i = 1; i <= 100; i++) {
 		scribble(data, sizeof(data), (unsigned)i);
-		struct weft_send send = send_of(&a, data, (size_t)(i * 7));
+		struct weft_send send = send_of(&a, data, (size_t)i * 7);
 		send.reply = record_reply;
 		assert_int_equal(weft_peer_send(a.node, a.peer, &send), 0);
 		wait_for(&a, &b, &a.replies, i);

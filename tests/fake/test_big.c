@@ -1366,7 +1366,8 @@ static int setup_chunks(void **state)
 {
 	in_chunks = true;
 	int ret = nodes_setup(state);
-	/* Chunks are no longer than the provider's messages, and there are many to a message that is not too slow here. */
+	/* Chunks are no longer than the provider's messages: so there are many to a message that is
+	 * not too slow here. */
 	struct fake_provider like = fake_tcp;
 	like.max_msg = 256 * KIB;
 	party_provider(&like);

@@ -66,6 +66,7 @@ static void the_best_is_chosen_and_the_rest_have_reasons(void **state)
 	assert_int_equal(list->max_msg, SIZE_MAX);
 	assert_string_equal(list->addr, "");
 	assert_true(says(find(list, "shm"), "asked for by name"));
+	assert_true(list->suits && !find(list, "shm")->suits);
 	assert_true(says(find(list, "udp;ofi_rxd"), "asked for by name"));
 	const struct weft_candidate *tcp = find(list, "tcp;ofi_rxm");
 	assert_string_equal(tcp->addr, "127.0.0.1");
@@ -76,7 +77,7 @@ static void the_best_is_chosen_and_the_rest_have_reasons(void **state)
 	assert_string_equal(tcp->domain, "eth0");
 	assert_int_equal(tcp->link_bps, 25000000000);
 	assert_int_equal(tcp->numa_node, 0);
-	assert_true(says(tcp, "not loopback"));
+	assert_true(says(tcp, "not loopback") && tcp->suits);
 	tcp = find(tcp->next, "tcp;ofi_rxm");
 	assert_string_equal(tcp->addr, "::1");
 	assert_int_equal(tcp->link_bps, 0);
@@ -135,6 +136,48 @@ static void the_best_is_chosen_and_the_rest_have_reasons(void **state)
 	weft_candidate_free(list);
 }
 
+/* A device of software is used where it is there, and does not pass for hardware. */
+static void software_is_told_from_hardware(void **state)
+{
+	struct weft_net_opts opts = quiet_opts();
+	struct fake_provider soft = fake_efa;
+	struct weft_net_info info = WEFT_NET_INFO_INIT;
+	static const char caveat[] = "a software device (softefa), not EFA hardware";
+	(void)state;
+	soft.domain = "softefa0-rdm";
+	soft.nic = "softefa0";
+	fake_offer(&fake_tcp);
+	fake_offer(&soft);
+	for (int asked = 0; asked < 2; asked++) {
+		opts.provider = asked ? "efa" : NULL;
+		struct weft_candidate *list = list_all(&opts, 2);
+		assert_string_equal(list->nic, "softefa0");
+		assert_string_equal(list->reason, caveat);
+		assert_int_equal(list->link_bps, 0);
+		weft_candidate_free(list);
+	}
+	struct weft_net *net = net_open(&opts);
+	assert_true(logged(WEFT_LOG_WARN, caveat));
+	assert_int_equal(weft_net_get_info(net, &info), 0);
+	assert_string_equal(info.caveat, caveat);
+	assert_int_equal(info.link_bps, 0);
+	assert_int_equal(weft_net_close(net), 0);
+
+	opts.provider = NULL;
+	opts.require = "rdma";
+	struct weft_candidate *list = list_all(&opts, 2);
+	assert_int_equal(list->chosen, 0);
+	assert_true(says(find(list, "efa"), caveat));
+	weft_candidate_free(list);
+	refused(&opts, -ENODATA, "not EFA hardware: refused, since 'rdma' is required");
+	/* Who names it means it; and the provider is that of EFA. */
+	opts.domain = "softefa0";
+	assert_int_equal(weft_net_close(net_open(&opts)), 0);
+	opts.domain = NULL;
+	opts.require = "efa";
+	assert_int_equal(weft_net_close(net_open(&opts)), 0);
+}
+
 static void what_does_not_fit_is_explained(void **state)
 {
 	struct weft_net_opts opts = quiet_opts();
@@ -169,7 +212,9 @@ static void what_does_not_fit_is_explained(void **state)
 	opts = quiet_opts();
 	assert_int_equal(weft_addr_parse(&addr, "shm://x", NULL), 0);
 	opts.toward = &addr;
-	refused(&opts, -ENODATA, "does not reach the peer's kind of address");
+	refused(&opts, -ENODATA,
+		"no provider here reaches the peer's kind of address, shm; libfabric offers only "
+		"tcp;ofi_rxm, udp;ofi_rxd");
 	assert_int_equal(
 		weft_addr_parse(&addr,
 				"fe800000000000000853f7fffea442e100000000f6d3b3650000000000000000",
@@ -379,6 +424,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		world_test(the_best_is_chosen_and_the_rest_have_reasons),
+		world_test(software_is_told_from_hardware),
 		world_test(what_does_not_fit_is_explained),
 		world_test(ip_of_the_other_version_is_not_chosen),
 		world_test(lesser_wishes_find_lesser_providers),

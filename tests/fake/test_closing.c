@@ -391,8 +391,8 @@ static void from_inside(int how_long)
 	ended(a, b);
 
 	struct weft_node_opts opts = node_opts();
-	opts.send_budget = 2 * 16384;
-	opts.peer_send_budget = 16384;
+	opts.send_budget = 2 * FRAME_SIZE;
+	opts.peer_send_budget = FRAME_SIZE;
 	a = party_open(&opts), b = party_open(NULL);
 	a->on_writable = close_it;
 	peer = meet(a, b);

@@ -8,7 +8,7 @@
 #include "nodes.h"
 
 /* Short frames: the fake looks at every byte. */
-#define FRAME 2048
+#define FRAME ((size_t)2048)
 
 static void short_frames(void)
 {

@@ -14,7 +14,7 @@ static weft_peer good_peer;
 static void begin(struct raw *raw)
 {
 	struct weft_node_opts opts = node_opts();
-	opts.recv_budget = 64 * 16384;
+	opts.recv_budget = 64 * FRAME_SIZE;
 	server = party_open(&opts);
 	good = party_open(&opts);
 	good_peer = meet(good, server);
@@ -98,9 +98,10 @@ static void malformed_contents(void **state)
 	ends_it(&raw, WEFT_REASON_PROTOCOL);
 	begin(&raw);
 	/* A good record before a bad one is delivered. */
+	static const uint8_t one[] = {'o', 'n', 'e'};
 	uint8_t two[48] = {0};
-	weft__wire_put_record(two, 1, 0, 3);
-	memcpy(two + 16, "one", 3);
+	weft__wire_put_record(two, 1, 0, sizeof(one));
+	memcpy(two + 16, one, sizeof(one));
 	memset(two + 24, 0xff, 24);
 	raw_frame(&raw, WEFT__DATA, two, sizeof(two));
 	nodes_until(&server->messages, 1);

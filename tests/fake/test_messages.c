@@ -170,7 +170,7 @@ static void overtaking_and_repeating(void **state)
 	int sent = 0;
 	for (int round = 0; round < 60; round++) {
 		struct fake_fate fate = {.outcome = round % 3 ? FAKE_DELIVER : FAKE_TWICE,
-					 .delay_ns = (round * 7919 % 13) * 100000};
+					 .delay_ns = (round * 7919 % 13) * INT64_C(100000)};
 		fake_next("fi_send", &b->addr, 1, &fate);
 		for (int i = 0; i < 3; i++, sent++)
 			assert_int_equal(weft_peer_write(a->node, peer, &sent, sizeof(sent)), 0);
@@ -398,8 +398,8 @@ static void no_buffers(void **state)
 {
 	(void)state;
 	struct weft_node_opts opts = node_opts();
-	opts.send_budget = 16 * 16384;
-	opts.peer_send_budget = 6 * 16384;
+	opts.send_budget = 16 * FRAME_SIZE;
+	opts.peer_send_budget = 6 * FRAME_SIZE;
 	struct party *a = party_open(&opts), *b = party_open(NULL);
 	weft_peer peer = meet(a, b);
 	uint8_t data[10000] = {0};
@@ -427,8 +427,8 @@ static void no_buffers_for_anybody(void **state)
 {
 	(void)state;
 	struct weft_node_opts opts = node_opts();
-	opts.send_budget = 4 * 16384;
-	opts.peer_send_budget = 4 * 16384;
+	opts.send_budget = 4 * FRAME_SIZE;
+	opts.peer_send_budget = 4 * FRAME_SIZE;
 	struct party *a = party_open(&opts);
 	struct party *b[2] = {party_open(NULL), party_open(NULL)};
 	weft_peer peer[2] = {meet(a, b[0]), meet(a, b[1])};
@@ -451,8 +451,8 @@ static void no_slots(void **state)
 	struct fate fate = {0};
 	(void)state;
 	struct weft_node_opts opts = node_opts();
-	opts.send_budget = 2 * 16384;
-	opts.peer_send_budget = 2 * 16384;
+	opts.send_budget = 2 * FRAME_SIZE;
+	opts.peer_send_budget = 2 * FRAME_SIZE;
 	struct party *a = party_open(&opts), *b = party_open(NULL);
 	weft_peer peer = meet(a, b);
 	int ret, sent = 0;

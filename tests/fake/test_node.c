@@ -451,6 +451,38 @@ static void calling(void **state)
 	fake_advance_ns(2 * FAKE_NS_PER_MS);
 }
 
+static void memory_again(void *user)
+{
+	(void)user;
+	fake_no_faults();
+}
+
+static bool has_all_receives;
+
+static void look_at_receives(void *user)
+{
+	struct party *party = user;
+	has_all_receives = party->node->frames.posted == weft__rframes_wanted(party->node);
+}
+
+/* Who lacks receives does not sleep until somebody sends, but soon tries again to post them. */
+static void receives_that_cannot_be_posted(void **state)
+{
+	(void)state;
+	struct party *a = party_open(NULL), *b = party_open(NULL);
+	weft_peer peer = meet(a, b);
+	fake_refuse("fi_recv", NULL, ENOMEM, -1);
+	assert_int_equal(say(a, peer, "one", NULL), 0);
+	nodes_until(&b->messages, 1);
+	assert_true(b->node->frames.posted < weft__rframes_wanted(b->node));
+	has_all_receives = false;
+	fake_at(5 * FAKE_NS_PER_MS, memory_again, NULL);
+	fake_at(30 * FAKE_NS_PER_MS, look_at_receives, b);
+	for (int64_t end = fake_now_ns() + 50 * FAKE_NS_PER_MS; fake_now_ns() < end;)
+		assert_true(weft_node_poll(b->node, 100) >= 0);
+	assert_true(has_all_receives);
+}
+
 /* ---- statistics */
 
 static void statistics(void **state)
@@ -536,6 +568,7 @@ int main(void)
 		nodes_test(nobody_listens),
 		nodes_test(posting),
 		nodes_test(calling),
+		nodes_test(receives_that_cannot_be_posted),
 		nodes_test(statistics),
 		nodes_test(many_sessions),
 		nodes_test(reasons_in_words),

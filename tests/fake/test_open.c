@@ -219,6 +219,30 @@ static void abandoned_where_close_would_not_return(void **state)
 	assert_int_equal(weft_net_close(a), 0);
 }
 
+/* Its end may only be late: then nothing has to be left. */
+static void a_close_waits_for_what_is_held(void **state)
+{
+	struct fake_provider provider = fake_efa;
+	struct pair pair;
+	struct outcome out = {0};
+	(void)state;
+	fake_set_version(FI_VERSION(1, 17));
+	provider.close_blocks = true;
+	pair_open(&pair, &provider, NULL);
+	struct weft_post post = whole(NULL);
+	post.timeout_ms = 5;
+	fake_next("fi_send", NULL, 1,
+		  &(struct fake_fate){FAKE_BREAK, 500 * FAKE_NS_PER_MS, FI_EIO, 13, NULL});
+	assert_int_equal(weft_net_send(pair.a, pair.a_to_b, &post, record, &out), 0);
+	pass_until(pair.a, NULL, &out.calls, 1);
+	assert_int_equal(out.status, -ETIMEDOUT);
+	assert_int_equal(net_stats(pair.a).held, 1);
+	int64_t before = fake_now_ns();
+	pair_close(&pair);
+	assert_in_range(fake_now_ns() - before, 400 * FAKE_NS_PER_MS, 600 * FAKE_NS_PER_MS);
+	assert_int_equal(out.calls, 1);
+}
+
 static void what_does_not_close_is_counted(void **state)
 {
 	static const struct {
@@ -347,6 +371,7 @@ int main(void)
 		world_test(what_fails_to_open_says_what_to_do),
 		world_test(addresses_of_endpoints_that_weft_cannot_use),
 		world_test(abandoned_where_close_would_not_return),
+		world_test(a_close_waits_for_what_is_held),
 		world_test(what_does_not_close_is_counted),
 		world_test(close_while_busy),
 		world_test(idle_close_takes_no_time),

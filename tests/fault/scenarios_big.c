@@ -13,10 +13,10 @@
 #include <weft/weft.h>
 
 /* The shortest frames, or such as bring chunks along. */
-#define SHORT 1024
-#define LONG 16384
+#define SHORT ((size_t)1024)
+#define LONG ((size_t)16384)
 /* Two chunks. */
-#define BULK 300000
+#define BULK ((size_t)300000)
 #define STEP_MS 2
 #define HELD 4
 #define SENT 8

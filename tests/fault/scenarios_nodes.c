@@ -120,7 +120,7 @@ static void calling(void)
 		weft_msg_release(reply);
 	}
 	nodes_finish(0);
-	fake_advance_ns(2 * STEP_MS * FAKE_NS_PER_MS);
+	fake_advance_ns(2 * FAKE_NS_PER_MS * STEP_MS);
 }
 
 static int writables;
@@ -217,9 +217,8 @@ static void dying(void)
 		nodes_begin(&fake_tcp);
 		fake_pause_count(true);
 		a = nodes_open("tcp", false), b = nodes_open("tcp", false);
-		weft_peer peer;
 		if (when == 0) {
-			peer = nodes_connect(a, &b->addr, 30);
+			nodes_connect(a, &b->addr, 30);
 			fake_pause_count(true);
 			nodes_poll();
 			kill_end(b);
@@ -232,7 +231,7 @@ static void dying(void)
 			kill_end(b);
 			nodes_pass(10);
 		} else {
-			peer = nodes_met(a, b);
+			weft_peer peer = nodes_met(a, b);
 			nodes_send(a, peer, 100, true, 60);
 			if (when == 3)
 				nodes_close_peer(a, peer, 30);
@@ -279,7 +278,7 @@ static void close_nodes(void)
 		nodes_close(a, lingering);
 		nodes_pass(4);
 		nodes_finish(0);
-		fake_advance_ns(2 * STEP_MS * FAKE_NS_PER_MS);
+		fake_advance_ns(2 * FAKE_NS_PER_MS * STEP_MS);
 	}
 }
 

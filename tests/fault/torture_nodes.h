@@ -14,7 +14,7 @@
 
 #include "torture.h"
 
-#define FRAME 1024
+#define FRAME ((size_t)1024)
 #define STEP_MS 2
 
 struct end;

@@ -555,7 +555,8 @@ int main(int argc, char **argv)
 {
 	struct sigaction action = {.sa_handler = on_signal};
 	if (argc != 10) {
-		fprintf(stderr, "usage: soak PROVIDER DIR SLOT LIFE SLOTS NODES SEED PORT LONGEST\n");
+		fprintf(stderr,
+			"usage: soak PROVIDER DIR SLOT LIFE SLOTS NODES SEED PORT LONGEST\n");
 		return 2;
 	}
 	sigaction(SIGTERM, &action, NULL);

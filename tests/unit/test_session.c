@@ -17,7 +17,7 @@
 
 #define NOW INT64_C(1000000)
 #define KEEPALIVE_MS 10000
-#define SILENCE_MS 30000
+#define SILENCE_MS INT64_C(30000)
 
 struct line {
 	enum weft__state state;
