@@ -17,7 +17,8 @@
 /* EFA's code for a queue number that is nobody's: the peer's process is gone, and its count of
  * messages with it. */
 #define EFA_PEER_GONE 9
-/* EFA's codes for a peer that is silent: libfabric before 2.0 has the first one for one that never answered, too. */
+/* EFA's codes for a peer that is silent: libfabric before 2.0 has the first one for one that never
+ * answered, too. */
 #define EFA_PEER_SILENT 13
 #define EFA_PEER_NEVER_ANSWERED 15
 
@@ -101,8 +102,7 @@ static int read_error(struct weft_net *net)
 		done.text = weft_strerror(done.status);
 	if (net->choice.quirks->scheme == WEFT_SCHEME_EFA) {
 		bool never = entry.prov_errno == EFA_PEER_SILENT && op->dest && !op->dest->known;
-		done.advice =
-			weft__efa_advice(never ? EFA_PEER_NEVER_ANSWERED : entry.prov_errno);
+		done.advice = weft__efa_advice(never ? EFA_PEER_NEVER_ANSWERED : entry.prov_errno);
 		if (op->dest && entry.prov_errno == EFA_PEER_GONE)
 			op->dest->known = false;
 	}
