@@ -52,6 +52,7 @@ struct entry {
 	struct weft_candidate candidate; /* first, so that the list handed out is a list of these */
 	struct fi_info *info;		 /* owned by the caller of collect() */
 	const struct weft__quirks *quirks;
+	const char *software; /* what its device is instead of hardware; NULL: it is hardware */
 	bool ip; /* it binds to an IP address, which is `local`, or of the family AF_UNSPEC: none */
 	struct weft__local local;
 	size_t level;	    /* of caps_levels[], at which its provider was first granted a wish */
@@ -205,7 +206,9 @@ static void describe(struct entry *entry)
 		snprintf(c->nic, sizeof(c->nic), "%s", info->nic->device_attr->name);
 		snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device/numa_node", c->nic);
 		c->numa_node = (int)read_sysfs(path);
-		if (info->nic->link_attr)
+		entry->software = weft__device_caveat(c->nic);
+		/* The speed that software tells of is nobody's. */
+		if (info->nic->link_attr && !entry->software)
 			c->link_bps = info->nic->link_attr->speed;
 	} else if (entry->ip) {
 		snprintf(path, sizeof(path), "/sys/class/net/%s/device/numa_node", c->domain);
@@ -224,11 +227,12 @@ static bool domain_matches(const char *wanted, const char *domain)
 	       (domain[len] == 0 || strcmp(domain + len, "-rdm") == 0);
 }
 
-static bool required_matches(const char *require, const struct entry *entry)
+/* Software is no RDMA device but for a caller who names it. */
+static bool required_matches(const struct weft_net_opts *opts, const struct entry *entry)
 {
-	if (strcmp(require, "rdma") == 0)
-		return entry->quirks->rdma;
-	return weft__provider_matches(require, entry->candidate.provider);
+	if (strcmp(opts->require, "rdma") != 0)
+		return weft__provider_matches(opts->require, entry->candidate.provider);
+	return entry->quirks->rdma && (!entry->software || opts->domain);
 }
 
 /* How far a candidate comes with its local address. */
@@ -285,8 +289,9 @@ static enum hurdle judge(const struct wish *wish, struct entry *entry)
 		snprintf(c->reason, sizeof(c->reason), "used only when asked for by name");
 		return HURDLE_ASKED;
 	}
-	if (opts->require && !required_matches(opts->require, entry)) {
-		snprintf(c->reason, sizeof(c->reason), "refused, since '%.64s' is required",
+	if (opts->require && !required_matches(opts, entry)) {
+		snprintf(c->reason, sizeof(c->reason), "%s%srefused, since '%.64s' is required",
+			 entry->software ? entry->software : "", entry->software ? ": " : "",
 			 opts->require);
 		return HURDLE_REQUIRE;
 	}
@@ -410,6 +415,7 @@ static struct entry *rank(struct weft_candidate **list, const struct wish *wish)
 	for (struct weft_candidate *c = *list; c; c = c->next) {
 		struct entry *entry = (struct entry *)c;
 		entry->hurdle = judge(wish, entry);
+		c->suits = entry->hurdle > HURDLE_REQUIRE;
 		if (entry->hurdle != HURDLE_NONE)
 			continue;
 		snprintf(c->reason, sizeof(c->reason), "it would do, but another one is better");
@@ -426,7 +432,8 @@ static struct entry *rank(struct weft_candidate **list, const struct wish *wish)
 	*list = &best->candidate;
 	best->candidate.chosen = 1;
 	snprintf(best->candidate.reason, sizeof(best->candidate.reason), "%s",
-		 wish->opts->provider || wish->scheme != WEFT_SCHEME_NONE
+		 best->software ? best->software
+		 : wish->opts->provider || wish->scheme != WEFT_SCHEME_NONE
 			 ? "the best that fits what was asked for"
 		 : best->quirks->rdma ? "a real RDMA device"
 				      : "no RDMA device fits, and this works everywhere");
@@ -481,11 +488,19 @@ static void explain(const struct weft_candidate *list, const struct wish *wish,
 		wanted = weft__scheme_name(wish->scheme);
 	for (const struct weft_candidate *c = list; c; c = c->next) {
 		const struct entry *entry = (const struct entry *)c;
-		if (!closest || entry->hurdle > closest->hurdle)
+		if (!closest || entry->hurdle > closest->hurdle ||
+		    (entry->hurdle == closest->hurdle &&
+		     entry->quirks->rank > closest->quirks->rank))
 			closest = entry;
 	}
 	if (!closest) {
 		append_text(text, sizeof(text), "libfabric offers no provider at all here");
+	} else if (closest->hurdle == HURDLE_REACH && !opts->provider) {
+		name_all(list, NULL, names, sizeof(names));
+		append_text(text, sizeof(text),
+			    "no provider here reaches the peer's kind of address, %s; libfabric "
+			    "offers only %s",
+			    wanted, names);
 	} else if (closest->hurdle == HURDLE_PROVIDER) {
 		name_all(list, NULL, names, sizeof(names));
 		append_text(text, sizeof(text), "%s, and libfabric offers only %s here",
@@ -530,7 +545,9 @@ int weft__candidate_choose(const struct weft_net_opts *opts, const struct weft__
 	}
 	if (best->ip)
 		weft__local_apply(&wish.local, info->src_addr);
-	*choice = (struct weft__choice){info, best->quirks, best->candidate};
+	*choice = (struct weft__choice){
+		info, best->quirks, best->candidate,
+		best->software ? best->software : best->quirks->caveat};
 	choice->candidate.next = NULL;
 
 free_all:

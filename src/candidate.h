@@ -18,6 +18,7 @@ struct weft__choice {
 	struct fi_info *info; /* owned; its src_addr is where to bind */
 	const struct weft__quirks *quirks;
 	struct weft_candidate candidate;
+	const char *caveat; /* what is not promised, by the provider or the device; NULL: nothing */
 };
 
 /* The version of the API to ask libfabric for: the older of what was compiled against and what runs. */

@@ -88,8 +88,7 @@ static const struct advice efa_advice[] = {
 	 "endpoint. If it was restarted, get its new address."},
 	{9,
 	 "The peer's process is gone, or was restarted: nothing on that host has the queue "
-	 "number of this address any more. Get the peer's present address and add it as a new "
-	 "peer."},
+	 "number of this address any more. Get the peer's present address and use that."},
 	{10,
 	 "The peer is there but had no receive ready. Let it post more receives and poll more "
 	 "often, or send less at a time."},

@@ -156,7 +156,10 @@ struct weft_net_opts {
 	const char *bind;
 	/* Open what reaches this address: its provider, and for IP the local address that the route to it uses. */
 	const struct weft_addr *toward;
-	/* Refuse to open anything but this provider; "rdma": anything but a real RDMA device. */
+	/*
+	 * Refuse to open anything but this provider; "rdma": anything but a real RDMA device, or one made of software
+	 * that domain names.
+	 */
 	const char *require;
 	size_t max_ops;           /* operations started and not released, receives included */
 	size_t max_ops_per_peer;  /* of these, to one peer */
@@ -186,6 +189,7 @@ struct weft_candidate {
 	uint64_t max_msg;              /* the largest message in bytes */
 	int chosen;                    /* 1 for the one that weft_net_open() would open with the same options */
 	char reason[200];              /* for or against it */
+	int suits;                     /* 1: so does its provider; what may not is its domain or address */
 };
 
 /*
@@ -241,7 +245,7 @@ struct weft_net_info {
 	int has_wait_fd;           /* sleeps end when a completion comes; otherwise they are timed */
 	uint32_t libfabric_built;  /* version in the headers, as FI_VERSION */
 	uint32_t libfabric_running;
-	const char *caveat;        /* what is not promised on this provider; NULL: nothing */
+	const char *caveat;        /* what is not promised on this provider or device; NULL: nothing */
 };
 #define WEFT_NET_INFO_INIT                                                                                             \
 	{                                                                                                              \

@@ -63,9 +63,11 @@ static int open_net(struct soft_qp *qp)
 	uint16_t port = soft.qpn_used ? 0 : soft.config.qpn;
 	int ret = sefa_udp_open(&qp->net, soft.config.ip, &port);
 	if (ret < 0) {
-		fprintf(stderr, "softefa: no socket at %u.%u.%u.%u port %u: %s\n",
+		fprintf(stderr, "softefa: no socket at %u.%u.%u.%u port %u: %s%s\n",
 			soft.config.ip >> 24, soft.config.ip >> 16 & 255, soft.config.ip >> 8 & 255,
-			soft.config.ip & 255, port, strerror(-ret));
+			soft.config.ip & 255, port, strerror(-ret),
+			ret == -EADDRNOTAVAIL ? "; SOFTEFA_BIND must be an address of this host"
+					      : "");
 		return -ret;
 	}
 	soft.qpn_used = true;
@@ -173,8 +175,7 @@ struct ibv_qp *soft_ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *at
 	return NULL;
 }
 
-struct ibv_qp *soft_efadv_create_qp_ex(struct ibv_context *ibvctx,
-				       struct ibv_qp_init_attr_ex *attr,
+struct ibv_qp *soft_efadv_create_qp_ex(struct ibv_context *ibvctx, struct ibv_qp_init_attr_ex *attr,
 				       struct efadv_qp_init_attr *efa, uint32_t len)
 {
 	if (len < offsetof(struct efadv_qp_init_attr, driver_qp_type) +
