@@ -4,7 +4,8 @@
  * typed on one side is shown on the other. It shows one session in a poll(2) loop of one's own,
  *what to do when the library has no room for a message, and how to close from either side.
  *
- *	chat [-p PROVIDER] [ADDRESS]    waits, or connects where an address is given
+ *	chat [-p PROVIDER] [-b BIND]               waits; over tcp, without BIND, for one of this
+ *host chat [-p PROVIDER] [-b BIND] ADDRESS       connects
  */
 #include <errno.h>
 #include <limits.h>
@@ -134,12 +135,13 @@ static void on_log(void *user, enum weft_log_level level, const char *text)
 		fprintf(stderr, "chat: %s\n", text);
 }
 
-static int open_node(const char *provider, const struct weft_addr *other)
+static int open_node(const char *provider, const char *bind, const struct weft_addr *other)
 {
 	struct weft_net_opts net = WEFT_NET_OPTS_INIT;
 	struct weft_node_opts opts = WEFT_NODE_OPTS_INIT;
 	struct weft_events events = WEFT_EVENTS_INIT;
 	net.provider = provider;
+	net.bind = bind;
 	net.toward = other; /* NULL: the best provider that there is */
 	net.log = on_log;
 	opts.net = &net;
@@ -167,21 +169,32 @@ static int turn(void)
 
 int main(int argc, char **argv)
 {
-	const char *provider = argc > 2 && strcmp(argv[1], "-p") == 0 ? argv[2] : NULL;
-	const char *address = argv[provider ? 3 : 1];
+	const char *provider = NULL, *bind = NULL;
 	char text[WEFT_ADDR_TEXT_MAX];
 	struct weft_addr own, other;
 	struct weft_parse_error error;
-	if (argc > (provider ? 4 : 2) || (address && address[0] == '-')) {
-		fputs("usage: chat [-p PROVIDER] [ADDRESS]\n", stderr);
+	bool wrong = false;
+	int letter;
+	opterr = 0;
+	while ((letter = getopt(argc, argv, "p:b:")) != -1) {
+		if (letter == 'p')
+			provider = optarg;
+		else if (letter == 'b')
+			bind = optarg;
+		else
+			wrong = true;
+	}
+	if (wrong || argc > optind + 1) {
+		fputs("usage: chat [-p PROVIDER] [-b BIND] [ADDRESS]\n", stderr);
 		return 2;
 	}
+	const char *address = argv[optind];
 	if (address && weft_addr_parse(&other, address, &error) < 0) {
 		fprintf(stderr, "chat: '%s' is not an address: %s\n", address, error.reason);
 		return 2;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	int ret = open_node(provider, address ? &other : NULL);
+	int ret = open_node(provider, bind, address ? &other : NULL);
 	if (ret == 0 && address)
 		ret = weft_peer_connect(node, &other, -1, &peer);
 	if (ret == 0 && !address) {

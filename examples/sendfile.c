@@ -138,8 +138,9 @@ int main(int argc, char **argv)
 	struct weft_events events = WEFT_EVENTS_INIT;
 	struct weft_addr toward;
 	struct weft_node *node;
-	if (argc < 2 || argc > 3) {
-		fprintf(stderr, "usage: sendfile OUT | sendfile IN ADDRESS\n");
+	if (argc < 2 || argc > 3 || argv[1][0] == '-') {
+		fprintf(stderr, "usage: sendfile OUT | sendfile IN ADDRESS\n"
+				"The variable PROVIDER names the provider.\n");
 		return 2;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);

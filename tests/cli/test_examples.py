@@ -168,6 +168,14 @@ class Tcp(Examples, common.TestCase):
             self.assertEqual(gone.wait(), FAILED)
             self.assertIn("never connected", gone.err.text())
 
+    def test_chat_binds_where_it_is_told(self):
+        port = common.free_port()
+        a = self.start(Example, CHAT, "-p", "tcp", "-b", f"127.0.0.1:{port}")
+        self.assertEqual(a.address(), f"tcp://127.0.0.1:{port}")
+        b = self.example(CHAT, a.address(), listens=False)
+        b.out.wait("^connected: ")
+        self.assertEqual(b.end(), DONE, b.err.text())
+
     def test_a_server_that_is_killed(self):
         a, b = self.talk()
         a.process.kill()
@@ -175,12 +183,16 @@ class Tcp(Examples, common.TestCase):
         self.assertRegex(b.err.text(), r"over: .+")
 
     def test_wrong_usage(self):
-        for program in CHAT, EPOLL, MANY:
-            for args in ["nonsense"], ["-p", "tcp", "tcp://127.0.0.1:1", "x"], ["-z"]:
+        for program in CHAT, EPOLL, MANY, SENDFILE:
+            # To sendfile, one word is the name of a file.
+            for args in *([["nonsense"]] if program != SENDFILE else []), ["-p", "tcp", "tcp://127.0.0.1:1", "x"], \
+                    ["-z"], ["--help"]:
                 with self.subTest(program=program, args=args):
                     status, out, err = self.run_program(program, *args)
                     self.assertEqual((status, out), (USAGE, ""))
                     self.assertTrue(re.search("usage|address|option", err), err)
+                    if args == ["--help"]:
+                        self.assertTrue(err.startswith("usage: "), err)
 
 
 class Shm(Examples, common.TestCase):
