@@ -142,6 +142,19 @@ int fabric_net_options(struct weft_net_opts *opts, const struct options *options
 	return set_bind(opts, options, toward);
 }
 
+bool fabric_binds_to_ip(const struct options *options)
+{
+	struct weft_net_opts opts;
+	struct weft_candidate *all = NULL;
+	if (fabric_net_options(&opts, options, NULL) != EXIT_DONE ||
+	    weft_net_list(&opts, &all) <= 0)
+		return false;
+	/* The chosen one comes first. */
+	bool binds = all->chosen && *all->addr;
+	weft_candidate_free(all);
+	return binds;
+}
+
 static void describe(struct fabric *fabric)
 {
 	const struct weft_net_info *info = &fabric->info;
@@ -182,6 +195,35 @@ static void warn_of_choice(const struct fabric *fabric, const struct options *op
 			    provider, device);
 }
 
+/* Whether weft knows of no such provider, so that its name was probably misspelt. */
+static bool is_unknown(const char *provider)
+{
+	static const char *const known[] = {"efa",  "tcp", "shm", "udp",     "verbs",
+					    "psm2", "opx", "cxi", "sockets", "net"};
+	size_t len = provider ? strcspn(provider, ";") : 0;
+	for (size_t i = 0; provider && i < sizeof(known) / sizeof(known[0]); i++) {
+		if (strlen(known[i]) == len && strncmp(known[i], provider, len) == 0)
+			return false;
+	}
+	return provider != NULL;
+}
+
+int fabric_fail(const struct options *options, const struct weft_addr *toward, int code)
+{
+	bool none = code == -ENODATA;
+	bool efa = (toward && toward->scheme == WEFT_SCHEME_EFA) ||
+		   (!toward && options->provider && strcmp(options->provider, "efa") == 0);
+	if (none && is_unknown(options->provider))
+		return fail(EXIT_USAGE,
+			    "--provider: '%s' is none of efa, tcp, shm, udp, verbs, and libfabric "
+			    "has none of that name here; weft info -v lists its own",
+			    options->provider);
+	return fail(code == -EINVAL ? EXIT_USAGE : EXIT_FAILED, "cannot open a fabric: %s%s%s%s",
+		    fabric_reason(code),
+		    none && efa ? "; for software EFA start it by: softefa weft " : "",
+		    none && efa ? command_name(options->command) : "", none && efa ? " ..." : "");
+}
+
 int fabric_open(struct fabric *fabric, const struct options *options, struct weft_node_opts *limits,
 		const struct weft_addr *toward, const struct weft_events *events, void *user)
 {
@@ -197,8 +239,7 @@ int fabric_open(struct fabric *fabric, const struct options *options, struct wef
 	stop_catch(ret < 0 ? NULL : fabric->node);
 	if (ret < 0) {
 		fabric->node = NULL;
-		return fail(ret == -EINVAL ? EXIT_USAGE : EXIT_FAILED, "cannot open a fabric: %s",
-			    fabric_reason(ret));
+		return fabric_fail(options, toward, ret);
 	}
 	weft_net_get_info(weft_node_net(fabric->node), &fabric->info);
 	weft_node_get_addr(fabric->node, &fabric->addr);
@@ -217,31 +258,10 @@ void fabric_close(struct fabric *fabric, int linger_ms)
 	fabric->node = NULL;
 	int left = weft_node_close(node, linger_ms);
 	if (left > 0)
-		say_warning("the provider did not let go of %d objects at close", left);
-}
-
-const char *closed_text(const struct weft_closed *closed)
-{
-	static char text[800];
-	const char *advice = closed->advice;
-	if (closed->reason == WEFT_REASON_FULL)
-		advice = "try again later, or give weft serve a larger --max-peers";
-	else if (closed->reason == WEFT_REASON_REFUSED && closed->code == REFUSED_ONCE)
-		advice = "as of weft serve --once, which takes no second session";
-	snprintf(text, sizeof(text), "%s%s%s", closed->text, advice ? "; " : "",
-		 advice ? advice : "");
-	return text;
-}
-
-const char *fabric_advice(const struct fabric *fabric)
-{
-	if (fabric->addr.scheme == WEFT_SCHEME_EFA)
-		return "is weft serve running there, with this address? Does the security group "
-		       "allow "
-		       "all traffic from and to itself?";
-	if (fabric->addr.scheme == WEFT_SCHEME_SHM)
-		return "is weft serve running there, with this address, in the same /dev/shm?";
-	return "is weft serve running there, with this address? Does a firewall stand between?";
+		say_warning(
+			"the provider did not let go of %d objects at close, as where sends to a "
+			"silent peer are under way; the system frees them with this process",
+			left);
 }
 
 void fabric_warn_of_host(struct fabric *fabric, const struct weft_addr *peer)

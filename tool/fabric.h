@@ -26,6 +26,12 @@ struct fabric {
  */
 int fabric_net_options(struct weft_net_opts *opts, const struct options *options, const struct weft_addr *toward);
 
+/* Whether what these options would open binds to an IP address. */
+bool fabric_binds_to_ip(const struct options *options);
+
+/* Says why a fabric with these options could not be opened. Returns an exit status. */
+int fabric_fail(const struct options *options, const struct weft_addr *toward, int code);
+
 /* What the library had to say last of why something failed, or what the code means. */
 const char *fabric_reason(int code);
 
@@ -41,15 +47,6 @@ void fabric_close(struct fabric *fabric, int linger_ms);
 void fabric_warn_of_host(struct fabric *fabric, const struct weft_addr *peer);
 /* The same for the only peer that there is, which is noted in the document. */
 void fabric_tell_peer(struct fabric *fabric, const struct weft_peer_info *peer);
-
-/* What a peer is told that weft serve --once refuses. */
-#define REFUSED_ONCE 1
-
-/* Why a session has ended, and what to do about it. In storage that the next call uses again. */
-const char *closed_text(const struct weft_closed *closed);
-
-/* What to look after where a peer does not answer. */
-const char *fabric_advice(const struct fabric *fabric);
 
 /* The address as text, in storage that the next call uses again. */
 const char *address_text(const struct weft_addr *addr);

@@ -6,7 +6,7 @@
 	"  -p, --provider P     efa, tcp, shm, udp, verbs, or one of libfabric's names\n"          \
 	"  -d, --domain D       the NIC: rdmap0s6, eth0\n"                                         \
 	"  -b, --bind B         where to bind: IP[:PORT], :PORT, an interface, a host\n"           \
-	"  -r, --require R      nothing but this provider, or \"rdma\": nothing but RDMA\n"        \
+	"  -r, --require R      fail unless it is provider R; rdma: any RDMA hardware\n"           \
 	"  -v, --verbose        tell of all that happens\n"                                        \
 	"      --json           one JSON document on stdout, whatever happens\n"
 
@@ -22,7 +22,7 @@ static const char general[] =
 	"\n"
 	"  weft serve                                   # prints its address\n"
 	"  weft send tcp://127.0.0.1:40909 'Hello, world!'\n"
-	"  weft serve --bind eth0 --rendezvous 10.0.0.1:7471\n"
+	"  weft serve --rendezvous 10.0.0.1:7471        # for other hosts, too\n"
 	"  weft ping 10.0.0.1:7471\n"
 	"\n"
 	"Exit status: 0 done; 1 the peer, the transport or a file failed; 2 wrong usage;\n"
@@ -36,8 +36,8 @@ static const char serve[] =
 	"\n"
 	"  -s, --service S      reverse (default), echo, discard (empty answers)\n"
 	"  -R, --rendezvous [HOST:]PORT\n"
-	"                       a TCP port that tells clients the address; on loopback\n"
-	"                       without HOST\n"
+	"                       a TCP port that tells clients the address. HOST is also\n"
+	"                       where it binds, without --bind; and the other way round\n"
 	"      --address-file F write the address to F; removed at the end\n"
 	"  -1, --once           serve one session, then end\n"
 	"      --max-peers N    sessions at a time (default 1000)\n"
@@ -47,7 +47,7 @@ static const char serve[] =
 	"\n"
 	"  weft serve -v                        # see each connection and message\n"
 	"  weft serve --provider shm --service echo\n"
-	"  weft serve --bind 10.0.0.1 --rendezvous 10.0.0.1:7471\n";
+	"  weft serve --rendezvous 10.0.0.1:7471\n";
 
 static const char send[] =
 	"usage: weft send [OPTION]... ADDRESS [MESSAGE | -]\n"
@@ -62,7 +62,7 @@ static const char send[] =
 	"  -t, --timeout T      how long the peer may be silent (default 5s)\n"
 	"      --retry N        try N times more if it cannot connect\n"
 	"      --no-reply       wait until all has arrived, not for answers\n"
-	"  -q, --quiet          no progress bar\n" COMMON "\n"
+	"  -q, --quiet          no progress bar, and no summary for --output\n" COMMON "\n"
 	"T is in seconds, or 500ms, 2s, 1m. A MESSAGE that starts with - comes after --.\n"
 	"\n"
 	"  weft send tcp://127.0.0.1:40909 'Hello, world!'\n"
@@ -90,10 +90,11 @@ static const char ping[] =
 static const char info[] =
 	"usage: weft info [OPTION]... [ADDRESS]\n"
 	"\n"
-	"Lists what libfabric offers here. The one with the * is what weft would take, of\n"
+	"Lists what weft could take here. The one with the * is what it would take, of\n"
 	"each other one it says why not. With ADDRESS: to reach that.\n"
 	"\n" COMMON "\n"
-	"-v also opens the one that is taken, and shows its limits.\n"
+	"-v lists all that libfabric offers, opens the one that is taken, and shows its\n"
+	"limits.\n"
 	"\n"
 	"  weft info\n"
 	"  weft info --provider efa        # why not, if it is not taken\n"

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "host.h"
+#include "software.h"
 #include "units.h"
 
 #define GID_BYTES 16
@@ -57,25 +58,31 @@ bool host_split(const char *text, char *host, char *port)
 	return true;
 }
 
-/* The IP address in the text of an address such as tcp://1.2.3.4:5. Returns false where it has
- * none. */
-static bool ip_of(const struct weft_addr *addr, char *host)
+bool host_of(const struct weft_addr *addr, char *host, char *port)
 {
 	char text[WEFT_ADDR_TEXT_MAX];
-	char port[NI_MAXSERV];
 	if (weft_addr_format(addr, text, sizeof(text)) < 0)
 		return false;
 	const char *rest = strstr(text, "://");
 	return rest && host_split(rest + 3, host, port) && *host;
 }
 
-/* Whether an interface of this host has the address. Zones of link-local addresses are passed over.
- */
-static bool is_own_ip(char *host)
+bool host_is_loopback(const char *ip)
+{
+	return strncmp(ip, "127.", 4) == 0 || strcmp(ip, "::1") == 0;
+}
+
+bool host_is_any(const char *ip)
+{
+	return strcmp(ip, "0.0.0.0") == 0 || strcmp(ip, "::") == 0;
+}
+
+/* Zones of link-local addresses are passed over. */
+bool host_is_own(const char *ip)
 {
 	struct ifaddrs *all;
-	bool own = strncmp(host, "127.", 4) == 0;
-	host[strcspn(host, "%")] = 0;
+	size_t ip_len = strcspn(ip, "%");
+	bool own = host_is_loopback(ip);
 	if (own || getifaddrs(&all) < 0)
 		return own;
 	for (struct ifaddrs *one = all; one && !own; one = one->ifa_next) {
@@ -88,15 +95,28 @@ static bool is_own_ip(char *host)
 			    0)
 			continue;
 		text[strcspn(text, "%")] = 0;
-		own = strcmp(text, host) == 0;
+		own = strlen(text) == ip_len && strncmp(text, ip, ip_len) == 0;
 	}
 	freeifaddrs(all);
 	return own;
 }
 
+const char *host_only_cure(const struct weft_addr *addr)
+{
+	char host[NI_MAXHOST];
+	char port[NI_MAXSERV];
+	if (addr->scheme == WEFT_SCHEME_SHM)
+		return "--provider tcp and --bind IP or INTERFACE";
+	if (software_ip(addr, host))
+		return host_is_loopback(host) ? "SOFTEFA_BIND=IP" : NULL;
+	return host_of(addr, host, port) && host_is_loopback(host) ? "--bind IP or INTERFACE"
+								   : NULL;
+}
+
 bool host_is_same(const struct weft_addr *own, const struct weft_addr *peer)
 {
 	char host[NI_MAXHOST];
+	char port[NI_MAXSERV];
 	switch (own->scheme) {
 	case WEFT_SCHEME_SHM:
 		return true;
@@ -106,7 +126,7 @@ bool host_is_same(const struct weft_addr *own, const struct weft_addr *peer)
 	case WEFT_SCHEME_TCP:
 	case WEFT_SCHEME_UDP:
 	case WEFT_SCHEME_VERBS:
-		return ip_of(peer, host) && is_own_ip(host);
+		return host_of(peer, host, port) && host_is_own(host);
 	case WEFT_SCHEME_NONE:
 	case WEFT_SCHEME_RAW:
 		break;

@@ -36,33 +36,110 @@ static const char *address_form(const char *provider)
 	return "raw://FORMAT/HEX";
 }
 
-static const char *or_dash(const char *text)
+/* The columns of the list, in the order in which they are shown. */
+enum column {
+	COLUMN_PROVIDER,
+	COLUMN_DOMAIN,
+	COLUMN_WHY,
+	COLUMN_BIND,
+	COLUMN_NIC,
+	COLUMN_LINK,
+	COLUMN_NODE,
+	COLUMN_MESSAGES,
+	COLUMN_ADDRESSES,
+	COLUMNS,
+};
+/* From here on, with --verbose only. */
+#define COLUMNS_MORE COLUMN_MESSAGES
+
+static const char *const titles[COLUMNS] = {
+	"PROVIDER", "DOMAIN", "WHY",	  "WOULD BIND TO", "NIC",
+	"LINK",	    "NUMA",   "MESSAGES", "ADDRESSES",
+};
+
+/* What stands in a column, "" where nothing is known; in text where it has to be made. */
+static const char *cell(const struct weft_candidate *one, enum column column,
+			char text[UNITS_TEXT_MAX])
 {
-	return *text ? text : "-";
+	text[0] = 0;
+	switch (column) {
+	case COLUMN_PROVIDER:
+		return one->provider;
+	case COLUMN_DOMAIN:
+		return one->domain;
+	case COLUMN_WHY:
+		return one->reason;
+	case COLUMN_BIND:
+		return one->addr;
+	case COLUMN_NIC:
+		return one->nic;
+	case COLUMN_LINK:
+		return one->link_bps > 0 ? format_link(text, one->link_bps) : text;
+	case COLUMN_NODE:
+		if (one->numa_node >= 0)
+			snprintf(text, UNITS_TEXT_MAX, "%d", one->numa_node);
+		return text;
+	case COLUMN_MESSAGES:
+		return one->max_msg < (uint64_t)1 << 60 ? format_size(text, (double)one->max_msg)
+							: "any";
+	case COLUMN_ADDRESSES:
+		return address_form(one->provider);
+	case COLUMNS:
+		break;
+	}
+	return text;
 }
 
-static void print_one(const struct weft_candidate *one)
+/* How wide a column has to be for what is shown; 0 where nothing stands in it. */
+static int width_of(const struct weft_candidate *list, enum column column, bool all)
 {
-	char link[UNITS_TEXT_MAX] = "-";
-	char node[UNITS_TEXT_MAX] = "-";
-	char size[UNITS_TEXT_MAX] = "any";
-	if (one->link_bps > 0)
-		format_link(link, one->link_bps);
-	if (one->numa_node >= 0)
-		snprintf(node, sizeof(node), "%d", one->numa_node);
-	if (one->max_msg < (uint64_t)1 << 60)
-		format_size(size, (double)one->max_msg);
-	printf("%c %-12s %-14s %-19s %-10s %-12s %-4s %-10s %-19s %s\n", one->chosen ? '*' : ' ',
-	       one->provider, one->domain, or_dash(one->addr), or_dash(one->nic), link, node, size,
-	       address_form(one->provider), one->reason);
+	char text[UNITS_TEXT_MAX];
+	size_t width = 0;
+	for (const struct weft_candidate *one = list; one; one = one->next) {
+		size_t len = one->suits || all ? strlen(cell(one, column, text)) : 0;
+		width = len > width ? len : width;
+	}
+	return width > 0 && width < strlen(titles[column]) ? (int)strlen(titles[column])
+							   : (int)width;
 }
 
-static void print_all(const struct weft_candidate *list)
+/* One line, without blanks at its end. one is NULL for the titles. */
+static void print_line(const struct weft_candidate *one, const int widths[COLUMNS])
 {
-	printf("  %-12s %-14s %-19s %-10s %-12s %-4s %-10s %-19s %s\n", "PROVIDER", "DOMAIN",
-	       "WOULD BIND TO", "NIC", "LINK", "NUMA", "MESSAGES", "ADDRESSES", "WHY");
-	for (const struct weft_candidate *one = list; one; one = one->next)
-		print_one(one);
+	char text[UNITS_TEXT_MAX];
+	int blanks = 1;
+	putchar(one && one->chosen ? '*' : ' ');
+	for (int column = 0; column < COLUMNS; column++) {
+		if (widths[column] == 0)
+			continue;
+		const char *shown = one ? cell(one, (enum column)column, text) : titles[column];
+		shown = *shown ? shown : "-";
+		printf("%*s%s", blanks, "", shown);
+		blanks = widths[column] - (int)strlen(shown) + 2;
+	}
+	putchar('\n');
+}
+
+/* Those whose provider does; with --verbose, the others too. */
+static void print_list(const struct weft_candidate *list, bool all)
+{
+	int widths[COLUMNS];
+	unsigned left = 0;
+	for (int column = 0; column < COLUMNS; column++)
+		widths[column] =
+			column < COLUMNS_MORE || all ? width_of(list, (enum column)column, all) : 0;
+	if (widths[COLUMN_PROVIDER] > 0)
+		print_line(NULL, widths);
+	for (const struct weft_candidate *one = list; one; one = one->next) {
+		if (one->suits || all)
+			print_line(one, widths);
+		else
+			left++;
+	}
+	if (left > 0)
+		printf("(%u more, of providers that do not fit or have to be asked for: weft info "
+		       "-v)\n",
+		       left);
 }
 
 static json_t *describe_one(const struct weft_candidate *one)
@@ -119,6 +196,17 @@ static int show_limits(const struct options *options, const struct weft_addr *to
 	return EXIT_DONE;
 }
 
+/* The library says why only when something is to be opened. */
+static int tell_none(const struct options *options, const struct weft_addr *toward,
+		     const struct weft_net_opts *opts)
+{
+	struct weft_net *net = NULL;
+	int ret = weft_net_open(&net, opts);
+	if (ret == 0)
+		weft_net_close(net);
+	return fabric_fail(options, toward, ret < 0 ? ret : -ENODATA);
+}
+
 static int list(const struct options *options, const struct weft_addr *toward)
 {
 	struct weft_net_opts opts;
@@ -132,7 +220,7 @@ static int list(const struct options *options, const struct weft_addr *toward)
 			    "cannot list the fabrics: %s", fabric_reason(count));
 	document(all);
 	if (!options->json && count > 0)
-		print_all(all);
+		print_list(all, options->verbose > 0);
 	/* The chosen one comes first. */
 	bool chosen = count > 0 && all->chosen;
 	weft_candidate_free(all);
@@ -142,11 +230,7 @@ static int list(const struct options *options, const struct weft_addr *toward)
 		return fail(EXIT_FAILED,
 			    "libfabric offers nothing here; see FI_PROVIDER, and fi_info(1)");
 	if (!chosen)
-		return fail(EXIT_FAILED, "none of these does%s",
-			    options->provider || options->domain || options->bind ||
-					    options->require || toward
-				    ? " for what was asked for"
-				    : "");
+		return tell_none(options, toward, &opts);
 	return options->verbose ? show_limits(options, toward) : EXIT_DONE;
 }
 

@@ -213,7 +213,7 @@ static int refuse(enum command command, int how, char **argv)
 		return fail(EXIT_USAGE, "--%s takes no value; %s", row->name, help_hint(command));
 	if (optopt)
 		return fail(EXIT_USAGE, "unknown option '-%c'; %s", optopt, help_hint(command));
-	return fail(EXIT_USAGE, "unknown option '%s', or short for several; %s", argv[optind - 1],
+	return fail(EXIT_USAGE, "unknown or ambiguous option '%s'; %s", argv[optind - 1],
 		    help_hint(command));
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "advice.h"
 #include "commands.h"
 #include "fabric.h"
 #include "json.h"
@@ -47,7 +48,9 @@ struct pinger {
 	char address[WEFT_ADDR_TEXT_MAX];
 	weft_peer peer;
 	bool ever_connected;
-	bool printing, dots; /* what is shown on stdout: lines and a summary; a flood */
+	bool told_unconnected; /* that it cannot connect again, since when it was connected */
+	int told_failure;      /* of requests, since the last answer; 0: none */
+	bool printing, dots;   /* what is shown on stdout: lines and a summary; a flood */
 	struct weft_buf *buf;
 	char data[COPIED_MAX];
 	uint64_t sent, received, failed, pending;
@@ -63,6 +66,23 @@ static void end(struct pinger *pinger, int status)
 		pinger->status = status;
 }
 
+/* Tells of a request without an answer, but not of each one that fails as the one before it did. */
+static void say_unanswered(struct pinger *pinger, uint64_t number, int status)
+{
+	char time[UNITS_TEXT_MAX];
+	bool again = pinger->told_failure == status;
+	pinger->told_failure = status;
+	if (again && (pinger->options->flood || !output_is_verbose()))
+		return;
+	if (status == -ETIMEDOUT)
+		say("seq=%" PRIu64 ": no answer within %s", number,
+		    format_duration(time, pinger->options->timeout_ms));
+	else
+		say("seq=%" PRIu64 ": no answer: %s (%s)", number,
+		    status == -ECONNRESET || status == -ECANCELED ? "the session ended" : "failed",
+		    weft_strerror(status));
+}
+
 static void on_reply(struct weft_node *node, weft_peer peer, const struct weft_msg *msg, int status,
 		     void *user)
 {
@@ -74,6 +94,7 @@ static void on_reply(struct weft_node *node, weft_peer peer, const struct weft_m
 	pinger->pending--;
 	if (status == 0) {
 		pinger->received++;
+		pinger->told_failure = 0;
 		rtt_add(&pinger->rtt, took_ns);
 		if (pinger->options->flood)
 			pinger->next_ms = now_ms();
@@ -86,8 +107,7 @@ static void on_reply(struct weft_node *node, weft_peer peer, const struct weft_m
 	} else if (pinger->status < 0 || status != -ECANCELED) {
 		pinger->failed++;
 		pinger->last_failure = status;
-		if (!pinger->options->flood)
-			say_more("seq=%" PRIu64 ": %s", request->number, weft_strerror(status));
+		say_unanswered(pinger, request->number, status);
 	}
 	free(request);
 }
@@ -116,7 +136,18 @@ static void on_opened(struct weft_node *node, weft_peer peer, const struct weft_
 	else
 		fabric_tell_peer(&pinger->fabric, info);
 	pinger->ever_connected = true;
+	pinger->told_unconnected = false;
 	pinger->next_ms = now_ms();
+}
+
+/* Once each time that the server is gone, however often it is tried. */
+static void say_unconnected(struct pinger *pinger, const struct weft_closed *closed)
+{
+	if (pinger->told_unconnected)
+		return;
+	pinger->told_unconnected = true;
+	say("cannot connect to %s again yet: %s; %s", pinger->address, closed->text,
+	    advice_unanswered(&pinger->fabric, &pinger->addr, closed));
 }
 
 static void on_closed(struct weft_node *node, weft_peer peer, const struct weft_closed *closed,
@@ -124,21 +155,23 @@ static void on_closed(struct weft_node *node, weft_peer peer, const struct weft_
 {
 	struct pinger *pinger = user;
 	char time[UNITS_TEXT_MAX];
-	const char *advice = closed->advice;
 	(void)node;
 	if (peer != pinger->peer || pinger->status >= 0)
 		return;
 	pinger->last_failure = closed->status;
 	format_duration(time, pinger->options->timeout_ms);
 	if (!pinger->ever_connected && closed->reason == WEFT_REASON_TIMEOUT)
-		end(pinger,
-		    fail(EXIT_TIMEOUT, "no answer from %s within %s, never connected; %s",
-			 pinger->address, time, advice ? advice : fabric_advice(&pinger->fabric)));
+		end(pinger, fail(EXIT_TIMEOUT, "no answer from %s within %s, never connected; %s",
+				 pinger->address, time,
+				 advice_unanswered(&pinger->fabric, &pinger->addr, closed)));
 	else if (!pinger->ever_connected)
 		end(pinger, fail(EXIT_FAILED, "cannot connect to %s: %s", pinger->address,
-				 closed_text(closed)));
+				 advice_closed(&pinger->fabric, &pinger->addr, closed)));
 	else if (closed->opened)
-		say("lost %s: %s; connecting again", pinger->address, closed->text);
+		say("lost %s: %s; connecting again", pinger->address,
+		    advice_closed(&pinger->fabric, &pinger->addr, closed));
+	else
+		say_unconnected(pinger, closed);
 	/* With a pause: it is made anew when the next request is due. */
 	pinger->peer = WEFT_PEER_NONE;
 }
@@ -246,9 +279,9 @@ static int conclude(struct pinger *pinger)
 	if (pinger->status >= 0)
 		return pinger->status;
 	if (!pinger->ever_connected)
-		return fail(EXIT_TIMEOUT,
-			    "no answer from %s within the deadline, never connected; %s",
-			    pinger->address, fabric_advice(&pinger->fabric));
+		return fail(
+			EXIT_TIMEOUT, "no answer from %s within the deadline, never connected; %s",
+			pinger->address, advice_unanswered(&pinger->fabric, &pinger->addr, NULL));
 	if (pinger->received > 0 && (all || !(options->count && options->deadline_ms)))
 		return EXIT_DONE;
 	if (pinger->received > 0)

@@ -59,23 +59,17 @@ static void tell_where(struct rendezvous *rendezvous)
 		getnameinfo((struct sockaddr *)&addr, len, host, sizeof(host), port, sizeof(port),
 			    NI_NUMERICHOST | NI_NUMERICSERV);
 	bool v6 = strchr(host, ':');
+	snprintf(rendezvous->host, sizeof(rendezvous->host), "%.64s", host);
 	snprintf(rendezvous->where, sizeof(rendezvous->where), "%s%.64s%s:%.8s", v6 ? "[" : "",
 		 host, v6 ? "]" : "", port);
 	say("rendezvous at %s", rendezvous->where);
 }
 
-int rendezvous_open(struct rendezvous *rendezvous, const char *text)
+int rendezvous_open(struct rendezvous *rendezvous, const char *host, const char *port)
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
 	struct addrinfo *found;
-	char host[NI_MAXHOST];
-	char port[NI_MAXSERV];
-	if (!host_split(text, host, port))
-		return fail(EXIT_USAGE,
-			    "--rendezvous: '%s' is not [HOST:]PORT, such as 7471 or "
-			    "10.0.0.1:7471",
-			    text);
-	int ret = getaddrinfo(*host ? host : "127.0.0.1", port, &hints, &found);
+	int ret = getaddrinfo(host, port, &hints, &found);
 	if (ret != 0)
 		return fail(EXIT_USAGE, "--rendezvous: '%s' cannot be looked up: %s", host,
 			    gai_strerror(ret));
@@ -87,8 +81,8 @@ int rendezvous_open(struct rendezvous *rendezvous, const char *text)
 			error = errno;
 	}
 	if (error != 0)
-		return fail(EXIT_FAILED, "--rendezvous: cannot listen at %s: %s", text,
-			    weft_strerror(error));
+		return fail(EXIT_FAILED, "--rendezvous: cannot listen at %s, port %s: %s", host,
+			    port, weft_strerror(error));
 	tell_where(rendezvous);
 	return EXIT_DONE;
 }

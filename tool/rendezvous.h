@@ -16,7 +16,7 @@ struct rendezvous {
 	int listener; /* -1: none */
 	int poller;   /* readable when rendezvous_turn() has something to do; -1: none */
 	char line[400];
-	char where[128];
+	char host[80], where[128]; /* the IP address that it listens at, and the same with the port; "" before */
 	uint64_t told; /* clients that the address was sent to */
 	/* the clients, first come first, in a ring */
 	struct rendezvous_client {
@@ -33,10 +33,10 @@ struct rendezvous {
 	}
 
 /*
- * Listens at text, which is [HOST:]PORT, on loopback where there is no HOST, and says where. Who comes waits until
- * there is an address to tell. Returns EXIT_DONE, or an exit status after saying what is wrong.
+ * Listens at a port of a host, and says where. Who comes waits until there is an address to tell. Returns EXIT_DONE, or
+ * an exit status after saying what is wrong.
  */
-int rendezvous_open(struct rendezvous *rendezvous, const char *text);
+int rendezvous_open(struct rendezvous *rendezvous, const char *host, const char *port);
 void rendezvous_set_address(struct rendezvous *rendezvous, const char *address);
 
 /* Serves who has come, and lets go of those whose time is up. Never waits. */

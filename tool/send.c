@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "advice.h"
 #include "commands.h"
 #include "fabric.h"
 #include "input.h"
@@ -103,13 +104,14 @@ static int tell_closed(const struct transfer *transfer, const struct weft_closed
 {
 	char time[UNITS_TEXT_MAX];
 	const char *address = address_text(&transfer->addr);
-	const char *advice = closed->advice;
 	format_duration(time, transfer->options->timeout_ms);
 	if (!closed->opened && closed->reason == WEFT_REASON_TIMEOUT)
 		return fail(EXIT_TIMEOUT, "no answer from %s within %s, never connected; %s",
-			    address, time, advice ? advice : fabric_advice(&transfer->fabric));
+			    address, time,
+			    advice_unanswered(&transfer->fabric, &transfer->addr, closed));
 	return fail(closed->status == -ETIMEDOUT ? EXIT_TIMEOUT : EXIT_FAILED, "%s %s: %s",
-		    closed->opened ? "lost" : "cannot connect to", address, closed_text(closed));
+		    closed->opened ? "lost" : "cannot connect to", address,
+		    advice_closed(&transfer->fabric, &transfer->addr, closed));
 }
 
 static void on_closed(struct weft_node *node, weft_peer peer, const struct weft_closed *closed,
@@ -459,6 +461,21 @@ static void document(const struct transfer *transfer)
 	document_set("output", json_text(transfer->options->output));
 }
 
+/* Where the answers go to a file, nothing else would show that they are there. */
+static void say_summary(const struct transfer *transfer)
+{
+	const struct options *options = transfer->options;
+	char sent[UNITS_TEXT_MAX];
+	char received[UNITS_TEXT_MAX];
+	char time[UNITS_TEXT_MAX];
+	if (!options->output || options->quiet)
+		return;
+	say("%s sent, %s received in %s, now in %s",
+	    format_size(sent, (double)transfer->sent_bytes),
+	    format_size(received, (double)transfer->received_bytes),
+	    format_duration(time, now_ms() - transfer->started_ms), options->output);
+}
+
 int send_run(const struct options *options)
 {
 	struct transfer transfer = {.options = options, .fabric = {.node = NULL}};
@@ -471,6 +488,8 @@ int send_run(const struct options *options)
 		status = connect_and_send(&transfer);
 	if (status == EXIT_DONE)
 		status = sink_finish(&transfer.sink);
+	if (status == EXIT_DONE)
+		say_summary(&transfer);
 	document(&transfer);
 	sink_close(&transfer.sink);
 	input_close(&transfer.input);

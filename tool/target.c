@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "connection.h"
 #include "host.h"
 #include "loop.h"
 #include "options.h"
@@ -17,55 +18,13 @@
 /* What a rendezvous answers at most: an address and the end of its line. */
 #define ANSWER_MAX (WEFT_ADDR_TEXT_MAX + 2)
 
-/* Waits until a descriptor is ready. Returns 0, -ETIMEDOUT, or -EINTR after a signal. */
-static int wait_ready(int fd, short events, int64_t deadline_ms)
+/* Connects to the rendezvous at one of the addresses that its host has. Returns the descriptor, or
+ * a negative code. */
+static int connect_any(const struct addrinfo *one, int64_t deadline_ms)
 {
-	struct pollfd entry = {.fd = fd, .events = events};
-	for (;;) {
-		int left = ms_until(deadline_ms);
-		if (stop_wanted())
-			return -EINTR;
-		if (left == 0)
-			return -ETIMEDOUT;
-		if (poll(&entry, 1, left) > 0)
-			return 0;
-	}
-}
-
-/* Connects to one of the addresses that a name has. Returns the descriptor, or a negative code. */
-static int connect_one(const struct addrinfo *to, int64_t deadline_ms)
-{
-	int error = 0;
-	socklen_t len = sizeof(error);
-	int fd = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -errno;
-	if (connect(fd, to->ai_addr, to->ai_addrlen) == 0)
-		return fd;
-	int ret = errno == EINPROGRESS ? wait_ready(fd, POLLOUT, deadline_ms) : -errno;
-	if (ret == 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0)
-		ret = -error;
-	if (ret == 0)
-		return fd;
-	close(fd);
-	return ret;
-}
-
-/* Connects to the rendezvous. Returns the descriptor, or a negative code, or a look-up's fault in
- * *fault. */
-static int connect_any(const char *host, const char *port, int64_t deadline_ms, const char **fault)
-{
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-	struct addrinfo *all;
-	int ret = getaddrinfo(host, port, &hints, &all);
-	*fault = ret == 0 ? NULL : gai_strerror(ret);
-	if (ret != 0)
-		return -EADDRNOTAVAIL;
-	ret = -EADDRNOTAVAIL;
-	for (struct addrinfo *one = all; one && ret < 0 && ret != -EINTR && ret != -ETIMEDOUT;
-	     one = one->ai_next)
-		ret = connect_one(one, deadline_ms);
-	freeaddrinfo(all);
+	int ret = -EADDRNOTAVAIL;
+	for (; one && ret < 0 && ret != -EINTR && ret != -ETIMEDOUT; one = one->ai_next)
+		ret = connection_open(one->ai_addr, one->ai_addrlen, deadline_ms);
 	return ret;
 }
 
@@ -74,7 +33,7 @@ static int read_answer(int fd, char *answer, int64_t deadline_ms)
 {
 	size_t used = 0;
 	while (used < ANSWER_MAX) {
-		int ret = wait_ready(fd, POLLIN, deadline_ms);
+		int ret = connection_wait(fd, POLLIN, deadline_ms);
 		if (ret < 0)
 			return ret;
 		ssize_t got = read(fd, answer + used, ANSWER_MAX - used);
@@ -93,40 +52,94 @@ static int read_answer(int fd, char *answer, int64_t deadline_ms)
 	return -EMSGSIZE;
 }
 
-static int ask_rendezvous(struct weft_addr *addr, const char *text, const char *host,
-			  const char *port, int timeout_ms)
+/* Whether the other end of a connection is on another host. */
+static bool is_elsewhere(int fd)
 {
-	int64_t deadline_ms = now_ms() + timeout_ms;
-	struct weft_parse_error error;
-	const char *fault;
+	struct sockaddr_storage addr;
+	socklen_t len = sizeof(addr);
+	char host[NI_MAXHOST];
+	return getpeername(fd, (struct sockaddr *)&addr, &len) == 0 &&
+	       getnameinfo((struct sockaddr *)&addr, len, host, sizeof(host), NULL, 0,
+			   NI_NUMERICHOST) == 0 &&
+	       !host_is_own(host);
+}
+
+static int tell_unconnected(const char *text, int code, int timeout_ms)
+{
 	char time[UNITS_TEXT_MAX];
-	char answer[ANSWER_MAX + 1];
-	int fd = connect_any(*host ? host : "localhost", port, deadline_ms, &fault);
-	int ret = fd < 0 ? fd : read_answer(fd, answer, deadline_ms);
-	if (fd >= 0)
-		close(fd);
-	if (ret == -EINTR)
+	if (code == -EINTR)
 		return EXIT_INTERRUPTED;
-	if (ret == -ETIMEDOUT)
-		return fail(
-			EXIT_TIMEOUT,
-			"rendezvous %s: no answer within %s; is weft serve --rendezvous running "
-			"there?",
-			text, format_duration(time, timeout_ms));
-	if (ret == -EMSGSIZE)
+	if (code == -ETIMEDOUT)
+		return fail(EXIT_TIMEOUT,
+			    "rendezvous %s: no connection within %s; is weft serve --rendezvous "
+			    "running there, or does a firewall drop it?",
+			    text, format_duration(time, timeout_ms));
+	if (code == -EHOSTUNREACH || code == -ENETUNREACH)
+		return fail(EXIT_FAILED,
+			    "rendezvous %s: %s; there is no such host on the network, check the "
+			    "address",
+			    text, weft_strerror(code));
+	return fail(EXIT_FAILED, "rendezvous %s: %s; is weft serve --rendezvous running there?",
+		    text, weft_strerror(code));
+}
+
+static int tell_unanswered(const char *text, int code, int timeout_ms)
+{
+	char within[UNITS_TEXT_MAX + 20];
+	char time[UNITS_TEXT_MAX];
+	if (code == -EINTR)
+		return EXIT_INTERRUPTED;
+	if (code == -EMSGSIZE)
 		return fail(EXIT_FAILED, "rendezvous %s: what answers there is not weft serve",
 			    text);
-	if (ret < 0)
-		return fail(EXIT_FAILED,
-			    "rendezvous %s: %s; is weft serve --rendezvous running there?", text,
-			    fault ? fault : weft_strerror(ret));
+	snprintf(within, sizeof(within), "no answer within %s", format_duration(time, timeout_ms));
+	return fail(code == -ETIMEDOUT ? EXIT_TIMEOUT : EXIT_FAILED,
+		    "rendezvous %s: %s: something listens there, but tells no address; if weft "
+		    "serve printed tcp://%s, write it with tcp://",
+		    text, code == -ETIMEDOUT ? within : weft_strerror(code), text);
+}
+
+/* Reads what was told. elsewhere: by another host. */
+static int take_answer(struct weft_addr *addr, const char *text, const char *answer, size_t len,
+		       bool elsewhere)
+{
+	struct weft_parse_error error;
 	if (weft_addr_parse(addr, answer, &error) < 0)
 		return fail(EXIT_FAILED,
 			    "rendezvous %s: what answers there is not weft serve: '%s' is not an "
 			    "address: byte %zu: %s",
-			    text, message_preview(answer, (size_t)ret), error.pos, error.reason);
+			    text, message_preview(answer, len), error.pos, error.reason);
+	const char *cure = elsewhere ? host_only_cure(addr) : NULL;
+	if (cure)
+		return fail(EXIT_FAILED,
+			    "the rendezvous %s told %s, which means this host itself; start weft "
+			    "serve there with %s",
+			    text, answer, cure);
 	say_more("rendezvous %s: the address is %s", text, answer);
 	return EXIT_DONE;
+}
+
+static int ask_rendezvous(struct weft_addr *addr, const char *text, const char *host,
+			  const char *port, int timeout_ms)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+	struct addrinfo *all;
+	char answer[ANSWER_MAX + 1];
+	int64_t deadline_ms = now_ms() + timeout_ms;
+	int ret = getaddrinfo(*host ? host : "localhost", port, &hints, &all);
+	if (ret != 0)
+		return fail(EXIT_USAGE, "rendezvous %s: the name '%s' cannot be looked up: %s",
+			    text, host, gai_strerror(ret));
+	int fd = connect_any(all, deadline_ms);
+	freeaddrinfo(all);
+	if (fd < 0)
+		return tell_unconnected(text, fd, timeout_ms);
+	ret = read_answer(fd, answer, deadline_ms);
+	bool elsewhere = ret >= 0 && is_elsewhere(fd);
+	close(fd);
+	if (ret < 0)
+		return tell_unanswered(text, ret, timeout_ms);
+	return take_answer(addr, text, answer, (size_t)ret, elsewhere);
 }
 
 /* Replaces the name of a host in an address by what it stands for. Returns NULL, or what is wrong.
@@ -163,6 +176,10 @@ int target_find(struct weft_addr *addr, const char *text, int timeout_ms, bool *
 	if (weft_addr_parse(addr, text, &error) == 0)
 		return EXIT_DONE;
 	if (!strstr(text, "://") && strchr(text, ':') && host_split(text, host, port)) {
+		if (strchr(host, '/'))
+			return fail(EXIT_USAGE,
+				    "'%s' is not an address: the scheme is followed by '://'",
+				    text);
 		if (strcmp(port, "0") == 0)
 			return fail(EXIT_USAGE, "'%s' is not a rendezvous: port 0 is none", text);
 		*from_rendezvous = true;

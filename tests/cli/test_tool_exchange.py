@@ -34,6 +34,8 @@ class Exchange:
         server.err.wait(rf"^weft: message received from {re.escape(own[4])} \(len=13\): Hello, world!$")
         server.err.wait(rf"^weft: reversed message sent to {re.escape(own[4])} \(len=13\)$")
         server.err.wait(r"^weft: warning: both ends are on this host")
+        # A client that is done is no fault.
+        server.err.wait(rf"^weft: session with {re.escape(own[4])} ended: the client is done$")
         self.end(server)
         server.err.wait(r"^weft: statistics: sessions=1 open=0 messages=1 bytes=13 replies=1 failed=0 ")
         self.assertEqual(server.out.list, [server.address])
@@ -84,6 +86,17 @@ class Exchange:
 class Tcp(Exchange, tool.TestCase):
     provider = "tcp"
 
+    def test_who_can_reach_it_is_told(self):
+        server = self.serve("--provider", "tcp")
+        server.err.wait("^weft: this address is reached from this host only; for others: --bind IP or INTERFACE$")
+
+    def test_what_is_of_no_session_is_told(self):
+        server = self.serve("--provider", "tcp", "-v")
+        status, _, _ = self.run_program(common.REVERSE, "--timeout", "300ms", server.address)
+        self.assertEqual(status, common.TIMEOUT)
+        server.err.wait(r"^weft: \d+ messages were not of weft's protocol, and were dropped: ")
+        self.assert_serves(server)
+
 
 class Shm(Exchange, tool.TestCase):
     provider = "shm"
@@ -120,6 +133,16 @@ class Files(tool.TestCase):
                 self.assertEqual(self.answer(server.address, "-", stdin=file.read(), timeout=60) ==
                                  open(source, "rb").read(), True)
             self.end(server)
+
+    def test_what_went_to_a_file_is_summed_up(self):
+        source = self.make("in", 100000)
+        server = self.serve("--service", "echo")
+        args = "--file", source, "--output", self.path("out"), server.address
+        status, out, err = self.weft("send", *args)
+        self.assertEqual((status, out), (DONE, b""), err)
+        self.assertRegex(err, r"(?m)^weft: 97\.7 KiB sent, 97\.7 KiB received in .*, now in " + self.path("out") + "$")
+        self.assertNotIn("received in", self.weft("send", "--quiet", *args)[2])
+        self.assertNotIn("received in", self.weft("send", server.address)[2])
 
     def test_messages_are_cut_to_what_the_peer_takes(self):
         source = self.make("in", 100000)
@@ -297,25 +320,46 @@ class Terminals(tool.TestCase):
 
 
 class Software(tool.TestCase):
-    """On EFA made of software, with libfabric's own leaks passed over."""
+    """On EFA made of software."""
 
-    variables = {"LSAN_OPTIONS": "print_suppressions=0:suppressions=" +
-                 os.path.join(common.TOP, "softefa", "tests", "lsan.supp")}
+    variables = tool.SOFTWARE_VARIABLES
+
+    def setUp(self):
+        self.softefa = tool.softefa()
+        if not self.softefa:
+            self.skipTest("softefa is not built")
 
     def test_efa(self):
-        # It is built after the tests, beside the tool.
-        softefa = os.path.join(os.path.dirname(os.path.dirname(tool.TOOL)), "softefa", "softefa")
-        if not os.path.exists(softefa):
-            self.skipTest("softefa is not built")
+        softefa = self.softefa
         server = self.serve("--provider", "efa", "-v", prefix=[softefa])
         self.assertRegex(server.address, r"^efa://[0-9a-f]{64}$")
         status, out, err = self.weft("send", "-v", server.address, prefix=[softefa], timeout=60)
         self.assertEqual((status, out), (DONE, HELLO[::-1]), err)
-        self.assertRegex(err, r"provider efa, domain softefa0-rdm, NIC softefa0 \(10 Gbit/s\), fabric efa")
+        self.assertRegex(err, r"provider efa, domain softefa0-rdm, NIC softefa0 \(speed not known\), fabric efa")
+        self.assertIn("warning: a software device (softefa), not EFA hardware", err)
         self.assertIn("both ends are on this host", err)
         bare = server.address.removeprefix("efa://")
         self.assertEqual(self.answer(bare, "abc", prefix=[softefa], timeout=60), b"cba")
         self.end(server)
+
+    def test_the_command_to_copy_works(self):
+        server = self.serve(prefix=[self.softefa])
+        command = server.err.wait(r"a client is started by: (.*)$")[1]
+        self.assertEqual(command, f"{self.softefa} {tool.TOOL} send '{server.address}' 'Hello, world!'")
+        status, out, err = self.run_program("sh", "-c", command)
+        self.assertEqual((status, out), (DONE, HELLO.decode()[::-1]), err)
+        server.err.wait("this host only; for others: SOFTEFA_BIND=IP$")
+
+    def test_it_is_no_hardware(self):
+        document = self.document("info", prefix=[self.softefa])
+        chosen = document["candidates"][0]
+        self.assertEqual((chosen["nic"], chosen["reason"], chosen["link_bps"]),
+                         ("softefa0", "a software device (softefa), not EFA hardware", None))
+        status, _, err = self.weft("info", "--require", "rdma", prefix=[self.softefa])
+        self.assertEqual(status, FAILED)
+        self.assertIn("not EFA hardware: refused, since 'rdma' is required", err)
+        document = self.document("info", "--require", "rdma", "--domain", "softefa0-rdm", "-v", prefix=[self.softefa])
+        self.assertEqual(document["local"]["caveat"], "a software device (softefa), not EFA hardware")
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ class Ping(tool.TestCase):
         # With a count, all have to be there by then.
         status, out, err = self.weft("ping", "-w", "2s", "-c", "1000", server.address)
         self.assertEqual(status, TIMEOUT)
-        self.assertRegex(err, r"(?m)^weft: only [12] of 1000 answers came before the deadline$")
+        self.assertRegex(err, r"(?m)^weft: only [123] of 1000 answers came before the deadline$")
 
     def test_interrupt(self):
         server = self.serve()
@@ -70,7 +70,8 @@ class Ping(tool.TestCase):
     def test_nobody_there(self):
         status, out, err = self.weft("ping", "-W", "300ms", NOWHERE)
         self.assertEqual(status, TIMEOUT)
-        self.assert_one_line(err, "no answer from tcp://127.0.0.1:9 within 300 ms", "never connected", "weft serve")
+        self.assert_one_line(err, "no answer from tcp://127.0.0.1:9 within 300 ms", "never connected",
+                             "nothing listens there", "127.0.0.1 is this host itself", "--bind")
         document = self.document("ping", "-w", "300ms", NOWHERE, status=TIMEOUT)
         self.assertIn("never connected", document["error"])
         self.assertIsNone(document["rtt_ms"])
@@ -81,7 +82,7 @@ class Ping(tool.TestCase):
         ping.err.wait("both ends")
         server.signal(signal.SIGSTOP)
         try:
-            ping.err.wait(r"^weft: seq=\d+: Connection timed out")
+            ping.err.wait(r"^weft: seq=\d+: no answer within 2 s$")
             ping.signal(signal.SIGINT)
             self.assertEqual(ping.wait(), INTERRUPTED, ping.err.text())
         finally:
@@ -97,13 +98,28 @@ class Ping(tool.TestCase):
         ping = self.start(common.Program, [tool.TOOL, "ping", "-i", "50ms", "-W", "1s", server.address])
         ping.out.wait("seq=2 ")
         self.end(server)
-        ping.err.wait(r"^weft: lost tcp://127\.0\.0\.1:\d+: ")
+        ping.err.wait(r"^weft: lost tcp://127\.0\.0\.1:\d+: .*; connecting again$")
+        ping.err.wait(r"^weft: cannot connect to tcp://127\.0\.0\.1:\d+ again yet: .*nothing listens there")
         self.serve("--bind", f"127.0.0.1:{port}")
         ping.err.wait(r"^weft: connected to tcp://127\.0\.0\.1:\d+ again$")
         seen = len(ping.out.list)
         ping.out.wait(r"seq=\d+ time", after=seen)
         ping.signal(signal.SIGINT)
         self.assertEqual(ping.wait(), INTERRUPTED)
+        # Once a change, however many requests have found nobody.
+        self.assertEqual(ping.err.count("cannot connect"), 1, ping.err.text())
+
+    def test_requests_without_an_answer_are_told_once(self):
+        server = self.serve()
+        ping = self.start(common.Program,
+                          [tool.TOOL, "ping", "-c", "20", "-i", "50ms", "-W", "500ms", server.address])
+        ping.out.wait("seq=2 ")
+        server.signal(signal.SIGSTOP)
+        try:
+            self.assertEqual(ping.wait(), DONE, ping.err.text())
+        finally:
+            server.signal(signal.SIGCONT)
+        self.assertEqual(ping.err.count(r"^weft: seq=\d+: no answer within 500 ms$"), 1, ping.err.text())
 
     def test_output_that_nobody_reads(self):
         server = self.serve()
@@ -120,9 +136,25 @@ class Info(tool.TestCase):
         self.assertEqual((status, err), (DONE, ""))
         lines = out.decode().splitlines()
         self.assertTrue(lines[0].startswith("  PROVIDER"))
-        self.assertRegex(lines[1], r"^\* tcp\S* +lo +127\.0\.0\.1 .* tcp://IP:PORT +\S")
+        self.assertRegex(lines[1], r"^\* tcp\S* +lo +the best that fits what was asked for +127\.0\.0\.1\b")
         self.assertEqual(sum(line.startswith("* ") for line in lines), 1)
-        self.assertTrue(any("shm://NAME" in line and "'tcp' was asked for" in line for line in lines))
+        self.assertTrue(all(line.startswith(("* tcp", "  tcp")) for line in lines[1:-1]), lines)
+        more = re.match(r"\((\d+) more, .*weft info -v\)$", lines[-1])
+        for line in lines:
+            self.assertEqual(line, line.rstrip())
+        # The rest is there, all of it, where it is asked for.
+        status, out, err = self.weft("info", "--provider", "tcp", "-v")
+        everything = out.decode().split("\n\n")[0].splitlines()
+        self.assertEqual(len(everything), len(lines) - 1 + int(more[1]))
+        self.assertTrue(any("shm://NAME" in line and "'tcp' was asked for" in line for line in everything))
+        self.assertEqual(len(self.document("info", "--provider", "tcp")["candidates"]), len(everything) - 1)
+
+    def test_columns_are_as_wide_as_what_is_in_them(self):
+        lines = self.weft("info", "-v")[1].decode().split("\n\n")[0].splitlines()
+        ends = [match.end() for match in re.finditer(r"(?<=  )\S", lines[0])]
+        for end in ends[1:]:
+            # The widest cell of a column leaves two blanks before the next one.
+            self.assertTrue(any(line[end - 4:end - 3].strip() for line in lines if len(line) > end), (end, lines))
 
     def test_document(self):
         document = self.document("info", "--provider", "shm", "-v")

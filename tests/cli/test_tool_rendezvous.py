@@ -142,7 +142,7 @@ class FalseRendezvous(tool.TestCase):
             while True:
                 connection.sendall(b"t")
                 time.sleep(0.02)
-        self.refuses(lambda s: s.recv(1), "no answer within", status=TIMEOUT)
+        self.refuses(lambda s: s.recv(1), "no answer within", "write it with tcp://", status=TIMEOUT)
         self.refuses(trickle, "no answer within", status=TIMEOUT)
 
     def test_retry(self):

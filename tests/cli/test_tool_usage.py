@@ -153,6 +153,7 @@ class Usage(tool.TestCase):
                                ("tcp://127.0.0.1:65536", "byte 16"), ("tcp://0.0.0.0:5", "byte 6"),
                                (EFA[:-1], "byte 63"), (EFA + "0", "byte"), ("efa://" + "0" * 64, "byte"),
                                ("127.0.0.1:65536", "byte"), ("localhost:", "byte"), ("localhost:0", "port 0"),
+                               ("tcp//127.0.0.1:9000", "'://'"),
                                ("tcp://no.such.host.invalid:5", "looked up"), ("", "byte 0")):
             self.assert_refused(["send", address], f"'{address}' is not a", words)
         for name in "ping", "info":
@@ -179,14 +180,25 @@ class Usage(tool.TestCase):
         self.assert_refused(["serve", "--bind", "lo", "--domain", "eth9"], "different interfaces")
 
     def test_providers(self):
-        self.assert_refused(["serve", "--provider", "tpc"], "'tpc'", "tcp", status=FAILED)
+        self.assert_refused(["serve", "--provider", "tpc"], "'tpc'", "efa, tcp, shm, udp, verbs")
         self.assert_refused(["serve", "--provider", "tcp", "--require", "rdma"], "rdma", status=FAILED)
         status, out, err = self.weft("send", "--provider", "shm", NOWHERE)
         self.assertIn(status, (FAILED, USAGE))
         self.assert_one_line(err, "shm")
-        status, out, err = self.weft("info", "--provider", "tpc")
-        self.assertEqual(status, FAILED)
+        status, out, err = self.weft("info", "-v", "--provider", "tpc")
+        self.assertEqual(status, USAGE)
         self.assertIn(b"'tpc' was asked for", out)
+        self.assert_one_line(err, "'tpc'", "efa, tcp, shm, udp, verbs")
+
+    @unittest.skipIf(os.path.exists("/sys/class/infiniband"), "there may be an EFA device here")
+    def test_efa_without_a_device(self):
+        words = "kernel module efa", "for software EFA start it by: softefa weft"
+        self.assert_refused(["serve", "--provider", "efa"], *words, status=FAILED)
+        self.assert_refused(["send", EFA], "reaches the peer's kind of address, efa", *words, status=FAILED)
+        status, out, err = self.weft("info", "--provider", "efa")
+        self.assertEqual(status, FAILED)
+        self.assertRegex(out.decode(), r"^\(\d+ more, .*\)\n$")
+        self.assert_one_line(err, *words)
 
     def test_rendezvous(self):
         for value in "x", "host:", "1:2:3", "65536", "[::1]", "127.0.0.1:-1":
@@ -197,6 +209,10 @@ class Usage(tool.TestCase):
     def test_nobody_is_at_the_rendezvous(self):
         self.assert_refused(["send", f"127.0.0.1:{common.free_port()}"], "Connection refused", "weft serve",
                             status=FAILED)
+        self.assert_refused(["send", "no.such.host.invalid:7471"], "'no.such.host.invalid' cannot be looked up")
+
+    def test_ambiguous_options(self):
+        self.assert_refused(["send", "--ver", NOWHERE], "ambiguous option '--ver'")
 
 
 class Files(tool.TestCase):
