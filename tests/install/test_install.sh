@@ -63,15 +63,29 @@ for how in shared static; do
 done
 readelf -d "$prefix/lib/libweft.so" | grep -q 'SONAME.*\[libweft\.so\.[0-9]*\]' || fail "libweft.so has no soname"
 
-# The program in the README builds as it stands there, and says what is wrong when nobody is there.
+# The programs in the README and in weft(7) build as they stand there, with the headers that are installed, and do what
+# is said of them with the command that is installed.
 # shellcheck disable=SC2016 # the backticks are the text's
-sed -n '/^```c$/,/^```$/p' "$root/README.md" | sed '/^```/d' >"$tmp/readme.c"
-# shellcheck disable=SC2046,SC2086 # words are meant to split into options
-"$CC" $warnings $(pkg-config --cflags weft) -o "$tmp/program" "$tmp/readme.c" $(pkg-config --libs weft) \
-	"-Wl,-rpath,$prefix/lib" || fail "the program in the README does not build"
-status=0
-"$tmp/program" || status=$?
-[ "$status" = 2 ] || fail "the program in the README ends with $status without an address"
+sed -n '/^```c$/,/^```$/p' "$root/README.md" | sed '/^```/d' >"$tmp/README.c"
+sed -n '/^\.SH EXAMPLES/,/^\.SH SEE/{/^#include/,/^\.EE/p}' "$prefix/share/man/man7/weft.7" |
+	sed '/^\.EE/d; s/\\-/-/g; s/\\e/\\/g' >"$tmp/weft.7.c"
+mkfifo "$tmp/address"
+"$prefix/bin/weft" serve --provider tcp >"$tmp/address" 2>"$tmp/serve" &
+server=$!
+trap 'kill "$server" 2>/dev/null || :; rm -rf "$tmp"' EXIT
+read -r address <"$tmp/address" || fail "weft serve: $(cat "$tmp/serve")"
+for name in README weft.7; do
+	# shellcheck disable=SC2046,SC2086 # words are meant to split into options
+	"$CC" $warnings $(pkg-config --cflags weft) -o "$tmp/program" "$tmp/$name.c" $(pkg-config --libs weft) \
+		"-Wl,-rpath,$prefix/lib" || fail "the program in $name does not build"
+	status=0
+	"$tmp/program" || status=$?
+	[ "$status" = 2 ] || fail "the program in $name ends with $status without an address"
+	said=$("$tmp/program" "$address") || fail "the program in $name ends with status $?"
+	[ "$said" = olleh ] || fail "the program in $name says '$said'"
+done
+kill "$server"
+wait "$server" || fail "weft serve ends with status $?"
 
 # A defined name is NAME@@VERSION; the version itself is listed too, as an absolute one (A).
 nm -D --defined-only "$prefix/lib/libweft.so" | awk '$2 != "A" { print $3 }' >"$tmp/names"
@@ -91,13 +105,24 @@ DESTDIR=$tmp/destdir meson install -C "$tmp/build" --no-rebuild
 (cd "$prefix" && find . | sort) >"$tmp/direct"
 (cd "$tmp/destdir$prefix" && find . | sort) >"$tmp/staged"
 diff -u "$tmp/direct" "$tmp/staged" || fail "DESTDIR brings other files"
-for file in include/weft/net.h include/weft/version.h lib/libweft.a lib/libweft.so lib/pkgconfig/weft.pc \
-	share/man/man3/weft_net_send.3 share/man/man7/weft.7 bin/weft share/bash-completion/completions/weft; do
+for file in include/weft/net.h include/weft/weft.h include/weft/version.h lib/libweft.a lib/libweft.so \
+	lib/pkgconfig/weft.pc share/man/man3/weft_net_send.3 share/man/man7/weft.7 bin/weft \
+	share/bash-completion/completions/weft; do
 	[ -f "$prefix/$file" ] || fail "$file is not installed"
 done
 for page in weft weft-serve weft-send weft-ping weft-info; do
 	! command -v scdoc >/dev/null || [ -f "$prefix/share/man/man1/$page.1" ] || fail "$page.1 is not installed"
 done
+# A program of layer 2 needs no more than what lies there.
+staged=$tmp/destdir$prefix
+flags=$(PKG_CONFIG_PATH="$staged/lib/pkgconfig:$PKG_CONFIG_PATH" \
+	pkg-config --define-variable=prefix="$staged" --cflags --libs weft)
+case $flags in
+*"-I$staged/include"*) ;;
+*) fail "below DESTDIR, pkg-config says: $flags" ;;
+esac
+# shellcheck disable=SC2086 # words are meant to split into options
+"$CC" $warnings -o "$tmp/program" "$tmp/README.c" $flags || fail "the program in README does not build with DESTDIR"
 # The command finds its library by itself.
 said=$(env -u LD_LIBRARY_PATH "$prefix/bin/weft" --version) || fail "weft --version ends with status $?"
 [ "${said%%
