@@ -2,10 +2,12 @@
 /*
  * chat: two terminals talk. One waits and prints its address, the other connects to it; what is
  * typed on one side is shown on the other. It shows one session in a poll(2) loop of one's own,
- *what to do when the library has no room for a message, and how to close from either side.
+ * what to do when the library has no room for a message, and how to close from either side.
  *
- *	chat [-p PROVIDER] [-b BIND]               waits; over tcp, without BIND, for one of this
- *host chat [-p PROVIDER] [-b BIND] ADDRESS       connects
+ *	chat [-p PROVIDER] [-b BIND]
+ *		waits; over tcp without BIND, for one of this host
+ *	chat [-p PROVIDER] [-b BIND] ADDRESS
+ *		connects
  */
 #include <errno.h>
 #include <limits.h>

@@ -32,7 +32,7 @@ struct weft__block {
 	size_t size;   /* counted in the budget; 0 where the memory is the caller's */
 	bool copy;     /* of a message that leaves */
 	unsigned refs;
-	bool spoilt;   /* the provider may still read it: it is not for another message */
+	bool spoilt;   /* the provider may still read or write it: it is not for another message */
 	TAILQ_ENTRY(weft__block) link; /* of all, or of those kept for the next use */
 };
 

@@ -136,7 +136,7 @@ int weft__cq_poll(struct weft_net *net)
 	struct fi_cq_tagged_entry entry[BATCH];
 	fi_addr_t source[BATCH];
 	int count = 0;
-	bool empty = false;
+	bool quiet = false, empty = false;
 	const bool has_source = net->has_source;
 	if (net->broken)
 		return -EIO;
@@ -152,8 +152,12 @@ int weft__cq_poll(struct weft_net *net)
 				count += handle(net, &entry[i],
 						has_source ? source[i] : FI_ADDR_NOTAVAIL);
 			seen += (int)got;
-			empty = got < BATCH;
-			if (empty)
+			quiet = got < BATCH;
+			/*
+			 * Fewer than asked for may be all, or those before an error. Only where
+			 * addresses wait for the queue to be empty is it worth another look.
+			 */
+			if (quiet && TAILQ_EMPTY(&net->dests.retiring))
 				break;
 		} else if (got == -FI_EAVAIL) {
 			int ret = read_error(net);
@@ -162,7 +166,7 @@ int weft__cq_poll(struct weft_net *net)
 			count += ret;
 			seen++;
 		} else if (got == -FI_EAGAIN || got == 0) {
-			empty = true;
+			quiet = empty = true;
 			break;
 		} else {
 			int ret = break_queue(net, (int)got);
@@ -171,7 +175,7 @@ int weft__cq_poll(struct weft_net *net)
 	}
 	if (empty && !TAILQ_EMPTY(&net->dests.retiring))
 		weft__dests_retire(net);
-	if (empty && net->eq)
+	if (quiet && net->eq)
 		weft__eq_drain(net);
 	return count;
 }

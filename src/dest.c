@@ -19,6 +19,8 @@
 #define TABLE_START 16
 /* Addresses that nobody uses any more, and that stay in the address vector all the same. */
 #define KEPT_MAX 1024
+/* Of these, looked at each time that one joins them. */
+#define KEPT_LOOKS 4
 
 struct weft__dest *weft__dest_find(struct weft__dests *dests, fi_addr_t fi_addr)
 {
@@ -126,16 +128,29 @@ static bool is_gone(const struct weft_net *net, const struct weft__dest *dest)
 	return net->choice.quirks->shm_names && !weft__shmname_exists((const char *)dest->addr.raw);
 }
 
+/* Lets those go, of so many, that are gone: they send nothing more. The others are the last to go.
+ */
+static void look_at_kept(struct weft_net *net, uint32_t most)
+{
+	struct weft__dests *dests = &net->dests;
+	struct weft__dest *dest;
+	if (!net->choice.quirks->shm_names)
+		return;
+	for (; most > 0 && (dest = TAILQ_FIRST(&dests->kept)); most--) {
+		if (is_gone(net, dest)) {
+			retire_kept(dests, dest);
+		} else {
+			TAILQ_REMOVE(&dests->kept, dest, link);
+			TAILQ_INSERT_TAIL(&dests->kept, dest, link);
+		}
+	}
+}
+
 /* Leaves it where it is until there are too many of its kind. */
 static void keep(struct weft_net *net, struct weft__dest *dest)
 {
 	struct weft__dests *dests = &net->dests;
-	struct weft__dest *one, *next;
-	for (one = TAILQ_FIRST(&dests->kept); one; one = next) {
-		next = TAILQ_NEXT(one, link);
-		if (is_gone(net, one))
-			retire_kept(dests, one);
-	}
+	look_at_kept(net, KEPT_LOOKS);
 	dest->kept = true;
 	TAILQ_INSERT_TAIL(&dests->kept, dest, link);
 	if (++dests->kept_count > KEPT_MAX)
@@ -146,8 +161,9 @@ static void keep(struct weft_net *net, struct weft__dest *dest)
 static bool make_room(struct weft_net *net)
 {
 	struct weft__dests *dests = &net->dests;
-	if (dests->av_room == 0 || dests->count <= dests->av_room)
+	if (dests->av_room == 0 || HASH_CNT(by_fi_addr, dests->by_fi_addr) < dests->av_room)
 		return false;
+	look_at_kept(net, dests->kept_count);
 	if (TAILQ_EMPTY(&dests->retiring) && !TAILQ_EMPTY(&dests->kept))
 		retire_kept(dests, TAILQ_FIRST(&dests->kept));
 	return !TAILQ_EMPTY(&dests->retiring);
@@ -211,17 +227,24 @@ static int check_addr(struct weft_net *net, const struct weft_addr *addr, struct
 	return -EINVAL;
 }
 
+/* Whether one more may be in use. Returns 0 or -ENOSPC. */
+static int check_limit(struct weft_net *net)
+{
+	if (net->dests.count - net->dests.kept_count < net->max_peers)
+		return 0;
+	net->stats.refused++;
+	weft__log(&net->log, WEFT_LOG_ERROR,
+		  "cannot add a peer: %zu is the limit of max_peers, of the provider %s, "
+		  "or of open files",
+		  net->max_peers, net->choice.candidate.provider);
+	return -ENOSPC;
+}
+
 static int make_dest(struct weft_net *net, const struct weft_addr *addr, weft_dest *out)
 {
 	struct weft__dests *dests = &net->dests;
-	if (dests->count - dests->kept_count >= net->max_peers) {
-		net->stats.refused++;
-		weft__log(&net->log, WEFT_LOG_ERROR,
-			  "cannot add a peer: %zu is the limit of max_peers, of the provider %s, "
-			  "or of open files",
-			  net->max_peers, net->choice.candidate.provider);
+	if (check_limit(net) < 0)
 		return -ENOSPC;
-	}
 	struct weft__dest *dest = calloc(1, sizeof(*dest));
 	if (!dest)
 		return -ENOMEM;
@@ -255,6 +278,8 @@ int weft_net_add_peer(struct weft_net *net, const struct weft_addr *addr, weft_d
 	HASH_FIND(by_addr, net->dests.by_addr, checked.raw, checked.len, dest);
 	if (!dest)
 		return make_dest(net, &checked, out);
+	if (dest->kept && check_limit(net) < 0)
+		return -ENOSPC;
 	/* One that is still being removed comes back to life; its former handle stays stale. */
 	if (dest->refs++ == 0) {
 		stop_retiring(&net->dests, dest);

@@ -80,7 +80,7 @@ static inline weft_dest weft__dest_source(struct weft__dests *dests, fi_addr_t s
 
 /*
  * Puts a destination into the address vector, if it is not there. Returns 0, or -FI_EAGAIN while its endpoint is not
- * there, or -EADDRNOTAVAIL, -ENOMEM.
+ * there or another one has to make room, or -EADDRNOTAVAIL, -ENOMEM.
  */
 int weft__dest_insert(struct weft_net *net, struct weft__dest *dest);
 

@@ -286,7 +286,7 @@ static void send_control(struct weft_node *node, struct weft__peer *peer, size_t
 void weft__transmit_flush(struct weft_node *node, struct weft__peer *peer)
 {
 	flush_messages(node, peer);
-	if (!TAILQ_EMPTY(&peer->offers))
+	if (!TAILQ_EMPTY(&peer->offers) && peer->s.state != WEFT__GONE)
 		weft__bulk_flush(node, peer);
 	if (!(peer->wanted & ~peer->flying))
 		return;

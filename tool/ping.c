@@ -168,7 +168,7 @@ static void on_closed(struct weft_node *node, weft_peer peer, const struct weft_
 		end(pinger, fail(EXIT_FAILED, "cannot connect to %s: %s", pinger->address,
 				 advice_closed(&pinger->fabric, &pinger->addr, closed)));
 	else if (closed->opened)
-		say("lost %s: %s; connecting again", pinger->address,
+		say("lost %s, connecting again: %s", pinger->address,
 		    advice_closed(&pinger->fabric, &pinger->addr, closed));
 	else
 		say_unconnected(pinger, closed);

@@ -36,7 +36,8 @@ const char *probe_tcp(const struct weft_addr *peer)
 		return NULL;
 	switch (-knock(host, port)) {
 	case 0:
-		return "something listens there, but it is no weft, or one that is stopped (is it "
+		return "something listens there, but it is no weft, or one that is stopped or "
+		       "busy, or its libfabric and this one lie on different sides of 1.18 (is it "
 		       "the rendezvous port? Then write HOST:PORT without tcp://)";
 	case ECONNREFUSED:
 		if (!host_is_loopback(host))
@@ -48,8 +49,9 @@ const char *probe_tcp(const struct weft_addr *peer)
 			 "--bind",
 			 host);
 		return said;
-	case EHOSTUNREACH:
 	case ENETUNREACH:
+		return "this host has no route there (Network is unreachable): check the address";
+	case EHOSTUNREACH:
 		return "no host answers there (No route to host): check the address, and whether a "
 		       "firewall rejects it";
 	case ETIMEDOUT:

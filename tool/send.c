@@ -468,7 +468,7 @@ static void say_summary(const struct transfer *transfer)
 	char sent[UNITS_TEXT_MAX];
 	char received[UNITS_TEXT_MAX];
 	char time[UNITS_TEXT_MAX];
-	if (!options->output || options->quiet)
+	if (!options->output || options->quiet || strcmp(options->output, "-") == 0)
 		return;
 	say("%s sent, %s received in %s, now in %s",
 	    format_size(sent, (double)transfer->sent_bytes),

@@ -275,7 +275,8 @@ static int open_first_rendezvous(struct server *server)
 	int status = *host ? rendezvous_open(rendezvous, host, port) : EXIT_DONE;
 	if (status != EXIT_DONE || !*host || options->bind || options->domain ||
 	    host_is_loopback(rendezvous->host) || host_is_any(rendezvous->host) ||
-	    !fabric_binds_to_ip(options))
+	    /* An address of one link only, which no fabric can be bound to. */
+	    strchr(rendezvous->host, '%') || !fabric_binds_to_ip(options))
 		return status;
 	snprintf(server->bind, sizeof(server->bind), "%s", rendezvous->host);
 	options->bind = server->bind;

@@ -128,8 +128,9 @@ static int ask_rendezvous(struct weft_addr *addr, const char *text, const char *
 	int64_t deadline_ms = now_ms() + timeout_ms;
 	int ret = getaddrinfo(*host ? host : "localhost", port, &hints, &all);
 	if (ret != 0)
-		return fail(EXIT_USAGE, "rendezvous %s: the name '%s' cannot be looked up: %s",
-			    text, host, gai_strerror(ret));
+		return fail(ret == EAI_AGAIN ? EXIT_FAILED : EXIT_USAGE,
+			    "rendezvous %s: the name '%s' cannot be looked up: %s", text, host,
+			    gai_strerror(ret));
 	int fd = connect_any(all, deadline_ms);
 	freeaddrinfo(all);
 	if (fd < 0)

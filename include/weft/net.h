@@ -331,7 +331,8 @@ WEFT_API int weft_net_add_peer(struct weft_net *net, const struct weft_addr *add
 /*
  * Drops a reference to a peer. With the last one the handle is stale at once, and operations to the peer that have not
  * ended end with -ECANCELED. The address leaves the address vector when the provider has let go of all of them and a
- * later poll has read what had arrived: until then it counts as a peer in the statistics and for max_peers.
+ * later poll has read what had arrived: until then it counts as a peer in the statistics and for max_peers. Where the
+ * provider could not take that (efa, and shm before libfabric 2.0), it stays there and counts no more.
  *
  * Returns 0, or -ENOTCONN for a stale handle.
  */
@@ -441,7 +442,7 @@ struct weft_done {
 /*
  * Posts a receive of the next untagged message, into the whole of buf. Receives match messages of any peer, in the
  * order posted, and have no deadline. One that ended in an error can be posted again at once, also from its own
- * callback.
+ * callback; on efa into another buffer, since the provider may still write to this one, which the net keeps until close.
  *
  * A message longer than the buffer ends with -FI_ETRUNC. On udp it is cut short without an error, and on shm one of
  * more than 4096 bytes hangs the receiver inside libfabric, as tried with 1.17 and 2.1: agree on a largest message

@@ -98,7 +98,7 @@ class Ping(tool.TestCase):
         ping = self.start(common.Program, [tool.TOOL, "ping", "-i", "50ms", "-W", "1s", server.address])
         ping.out.wait("seq=2 ")
         self.end(server)
-        ping.err.wait(r"^weft: lost tcp://127\.0\.0\.1:\d+: .*; connecting again$")
+        ping.err.wait(r"^weft: lost tcp://127\.0\.0\.1:\d+, connecting again: ")
         ping.err.wait(r"^weft: cannot connect to tcp://127\.0\.0\.1:\d+ again yet: .*nothing listens there")
         self.serve("--bind", f"127.0.0.1:{port}")
         ping.err.wait(r"^weft: connected to tcp://127\.0\.0\.1:\d+ again$")

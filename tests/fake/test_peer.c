@@ -499,6 +499,15 @@ static void addresses_stay_where_messages_are_counted(void **state)
 	assert_int_equal(weft_net_remove_peer(pair.a, dest), 0);
 	pass(pair.a, pair.b, 3);
 	assert_true(fake_gave(FI_EBUSY));
+	/* One that has stayed is one more when it is added again. */
+	assert_int_equal(weft_net_remove_peer(pair.a, pair.a_to_b), 0);
+	pair.a->max_peers = 1;
+	dest = add_nobody(pair.a, &addr);
+	assert_int_equal(weft_net_add_peer(pair.a, &pair.b_addr, &pair.a_to_b), -ENOSPC);
+	assert_true(logged(WEFT_LOG_ERROR, "1 is the limit"));
+	assert_int_equal(weft_net_remove_peer(pair.a, dest), 0);
+	pass(pair.a, pair.b, 3);
+	assert_int_equal(weft_net_add_peer(pair.a, &pair.b_addr, &pair.a_to_b), 0);
 	pair_close(&pair);
 }
 
