@@ -442,7 +442,8 @@ struct weft_done {
 /*
  * Posts a receive of the next untagged message, into the whole of buf. Receives match messages of any peer, in the
  * order posted, and have no deadline. One that ended in an error can be posted again at once, also from its own
- * callback; on efa into another buffer, since the provider may still write to this one, which the net keeps until close.
+ * callback; on efa into another buffer, since the provider may still write to this one, and the net keeps it until
+ * close.
  *
  * A message longer than the buffer ends with -FI_ETRUNC. On udp it is cut short without an error, and on shm one of
  * more than 4096 bytes hangs the receiver inside libfabric, as tried with 1.17 and 2.1: agree on a largest message

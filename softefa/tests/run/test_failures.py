@@ -12,7 +12,8 @@ import common
 from hostile_rules import CONNECT, DATA
 
 GONE = r"\(EFA code 9\); .* process is gone, or was restarted"
-SILENT = (r"\(EFA code 13\); .* (has stopped: its host is down|never answered)|\(EFA code 4126\); .* its process never answered|"
+SILENT = (r"\(EFA code 13\); .* (has stopped: its host is down|never answered)|"
+          r"\(EFA code 4126\); .* its process never answered|"
           r"\(EFA code 4124\); .* answered before and does not any more")
 DEADLINE = 5  # seconds that the reverse client gives itself
 
