@@ -84,7 +84,7 @@ static size_t longest(void)
 /* Besides the messages there is what is kept for the next ones, and frames. */
 static void assert_little_is_left(const struct actor *actor)
 {
-	assert_true(stats_of(actor).memory < 64 * MIB + 2 * 32 * MIB);
+	assert_true(stats_of(actor).memory < 128 * MIB);
 }
 
 static void both_ways_at_once(void **state)
