@@ -57,6 +57,7 @@ struct node {
 	struct weft__pool pool;
 	struct side side[LINKS];
 	uint32_t orphans; /* frames held for sessions that are gone */
+	bool closing;	  /* it takes no more sessions */
 };
 
 struct world {
@@ -226,7 +227,7 @@ static void accept_side(struct world *w, unsigned n, unsigned link, const struct
 		step(w, n, link, WEFT__RX_CONNECT);
 		return;
 	}
-	if (s->state != WEFT__GONE || !weft__pool_has_room(&node->pool))
+	if (s->state != WEFT__GONE || node->closing || !weft__pool_has_room(&node->pool))
 		return;
 	struct weft__session trial = {.state = WEFT__HALFOPEN};
 	int reason = take_hello(&trial, frame);
@@ -552,6 +553,9 @@ static void run(struct world *w, uint8_t what, uint8_t how)
 		free_orphan(&w->node[n]);
 		break;
 	case 9:
+		/* Nobody knows of a half-open session yet: it is closed with its node only. */
+		if (how < 128 && w->node[n].side[link].s.state == WEFT__HALFOPEN)
+			w->node[n].closing = true;
 		step(w, n, link, how < 128 ? WEFT__USER_CLOSE : WEFT__FAIL);
 		break;
 	default:
@@ -637,6 +641,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		uint32_t budget = LINKS + (n ? data[1] / 16u : data[1] % 16u) * 12u;
 		weft__pool_init(&w.node[n].pool, budget, LINKS);
 		w.node[n].orphans = 0;
+		w.node[n].closing = false;
 		for (unsigned i = 0; i < LINKS; i++) {
 			w.node[n].side[i].s = (struct weft__session){.state = WEFT__GONE};
 			w.node[n].side[i].before = w.node[n].side[i].s;
