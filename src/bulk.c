@@ -24,13 +24,22 @@
 /* No receiver grants smaller ones, but for the end of a message. */
 #define CHUNK_MIN 4096
 
-uint32_t weft__bulk_chunk(const struct weft_node *node)
+/* The bytes of a chunk, for messages that arrive at this node. */
+static uint32_t chunk_size(const struct weft_node *node)
 {
 	size_t most = node->net->choice.info->ep_attr->max_msg_size;
 	uint32_t own = node->net->choice.quirks->chunk_size;
 	if (own == 0)
 		own = CHUNK_SIZE;
 	return own < most ? own : (uint32_t)most;
+}
+
+bool weft__bulk_works(const struct weft_node *node)
+{
+	const struct weft__quirks *quirks = node->net->choice.quirks;
+	/* Where its messages are shorter than that, parts in frames do as well. */
+	return weft__has(node->net, FI_TAGGED) && !quirks->slow_tags && !quirks->writes_late &&
+	       chunk_size(node) >= OFFER_MIN;
 }
 
 bool weft__bulk_offers(const struct weft__peer *peer, const struct weft__out *out)
@@ -314,7 +323,7 @@ static bool begin(struct weft_node *node, struct weft__peer *peer, struct weft__
 		weft__life_fail(node, peer, WEFT_REASON_MEMORY, NULL);
 		return false;
 	}
-	uint32_t chunk = weft__bulk_chunk(node);
+	uint32_t chunk = chunk_size(node);
 	*grab = (struct weft__grab){
 		.node = node,
 		.peer = peer,

@@ -38,11 +38,8 @@ struct weft__grab {
 TAILQ_HEAD(weft__grabs, weft__grab);
 TAILQ_HEAD(weft__outs, weft__out);
 
-/* Where the provider's messages are shorter, parts in frames do as well. */
-#define WEFT__CHUNK_LEAST (128 * 1024)
-
-/* The bytes of a chunk, for messages that arrive at this node. */
-uint32_t weft__bulk_chunk(const struct weft_node *node);
+/* Whether the provider of this node is one for chunks. */
+bool weft__bulk_works(const struct weft_node *node);
 
 /* Whether a big message goes in chunks, as far as is known yet. */
 bool weft__bulk_offers(const struct weft__peer *peer, const struct weft__out *out);

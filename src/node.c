@@ -93,11 +93,9 @@ static int plan(struct weft_node *node)
 	weft_net_get_info(node->net, &info);
 	node->provider = info.provider;
 	node->libfabric = info.libfabric_running;
-	const struct weft__quirks *quirks = node->net->choice.quirks;
-	if (info.has_tagged && !quirks->slow_tags && !quirks->writes_late &&
-	    weft__bulk_chunk(node) >= WEFT__CHUNK_LEAST)
+	if (weft__bulk_works(node))
 		node->features = WEFT__FEATURE_BULK;
-	size_t size = quirks->frame_size;
+	size_t size = node->net->choice.quirks->frame_size;
 	DEFAULT(size, WEFT__FRAME_SIZE);
 	if (size > info.max_msg)
 		size = info.max_msg;

@@ -195,17 +195,31 @@ static void warn_of_choice(const struct fabric *fabric, const struct options *op
 			    provider, device);
 }
 
-/* Whether weft knows of no such provider, so that its name was probably misspelt. */
+/* Whether libfabric offers any of its fabrics here. */
+static bool is_offered(const char *provider, size_t len)
+{
+	struct weft_candidate *all = NULL;
+	bool offered = false;
+	weft_net_list(NULL, &all);
+	for (const struct weft_candidate *one = all; one && !offered; one = one->next)
+		offered = strcspn(one->provider, ";") == len &&
+			  strncmp(one->provider, provider, len) == 0;
+	weft_candidate_free(all);
+	return offered;
+}
+
+/* Whether nobody knows of such a provider, so that its name was probably misspelt. */
 static bool is_unknown(const char *provider)
 {
-	static const char *const known[] = {"efa",  "tcp", "shm", "udp",     "verbs",
-					    "psm2", "opx", "cxi", "sockets", "net"};
+	/* Those that may be absent; what is offered is found in the list. */
+	static const char *const known[] = {"efa",   "tcp",  "shm", "udp",
+					    "verbs", "psm2", "opx", "cxi"};
 	size_t len = provider ? strcspn(provider, ";") : 0;
 	for (size_t i = 0; provider && i < sizeof(known) / sizeof(known[0]); i++) {
 		if (strlen(known[i]) == len && strncmp(known[i], provider, len) == 0)
 			return false;
 	}
-	return provider != NULL;
+	return provider && !is_offered(provider, len);
 }
 
 int fabric_fail(const struct options *options, const struct weft_addr *toward, int code)

@@ -182,6 +182,9 @@ class Usage(tool.TestCase):
     def test_providers(self):
         self.assert_refused(["serve", "--provider", "tpc"], "'tpc'", "efa, tcp, shm, udp, verbs")
         self.assert_refused(["serve", "--provider", "tcp", "--require", "rdma"], "rdma", status=FAILED)
+        # One that libfabric offers is there, whatever its name.
+        for provider in {one["provider"].split(";")[0] for one in self.document("info")["candidates"]}:
+            self.assert_refused(["serve", "--provider", provider, "--domain", "nosuch"], "nosuch", status=FAILED)
         status, out, err = self.weft("send", "--provider", "shm", NOWHERE)
         self.assertIn(status, (FAILED, USAGE))
         self.assert_one_line(err, "shm")

@@ -1291,55 +1291,7 @@ static void parts_that_do_not_fit(void **state)
 	assert_idle(b);
 }
 
-/* ---- messages in chunks that do not fit */
-
-static void offer_by(struct raw *raw, uint64_t len)
-{
-	uint8_t body[64];
-	struct weft__offer offer = {.id = ++raw->message, .len = len};
-	raw_frame(raw, WEFT__OFFER, body, weft__wire_put_offer(body, sizeof(body), &offer));
-	nodes_pass(6);
-}
-
-static void offers_that_cannot_be(void **state)
-{
-	static const struct {
-		uint16_t features;
-		uint64_t len;
-	} cases[] = {
-		{0, 100000},
-		{WEFT__FEATURE_BULK, 100001},
-		{WEFT__FEATURE_BULK, UINT64_MAX},
-	};
-	(void)state;
-	struct party *b = open_with_budget(200000, 100000);
-	b->node->features = WEFT__FEATURE_BULK;
-	for (size_t i = 0; i < COUNT(cases); i++) {
-		static struct raw raw;
-		raw_open(&raw, b);
-		raw.hello.features = cases[i].features;
-		raw.hello.session += 16 * i;
-		raw.hello.instance += 16 * i;
-		raw_meet(&raw);
-		offer_by(&raw, cases[i].len);
-		assert_int_equal(b->closed, (int)i + 1);
-		assert_int_equal(b->end.reason, WEFT_REASON_PROTOCOL);
-		assert_int_equal(raw_farewell(&raw, WEFT__CLOSE).reason, WEFT_REASON_PROTOCOL);
-		assert_int_equal(raw.came[WEFT__GRANT], 0);
-		assert_idle(b);
-		raw_close(&raw);
-	}
-	/* What is right is granted. */
-	static struct raw raw;
-	raw_open(&raw, b);
-	raw.hello.features = WEFT__FEATURE_BULK;
-	raw_meet(&raw);
-	offer_by(&raw, 100000);
-	assert_int_equal(raw.came[WEFT__GRANT], 1);
-	assert_int_equal(b->closed, (int)COUNT(cases));
-}
-
-/* Also one that fits a frame. */
+/* Too long is too long, also where it fits a frame. */
 static void a_small_one_that_is_too_long(void **state)
 {
 	static struct raw raw;
@@ -1420,7 +1372,6 @@ int main(void)
 		in_parts(the_peers_frames_are_smaller),
 		both_ways(longer_than_the_peer_takes),
 		in_parts(parts_that_do_not_fit),
-		in_parts(offers_that_cannot_be),
 		in_parts(a_small_one_that_is_too_long),
 	};
 	return world_run(tests);

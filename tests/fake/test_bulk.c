@@ -17,15 +17,21 @@
 static struct raw raw;
 static struct party *node;
 
-/* A node that has a session with a stranger, who may send in chunks and be sent to in chunks. */
-static void begin(void)
+/* A node that has a session with a stranger of these features. */
+static void begin_with(uint16_t features)
 {
 	struct weft_node_opts opts = node_opts();
 	opts.recv_budget = 64 * FRAME_SIZE;
 	node = party_open(&opts);
 	raw_open(&raw, node);
-	raw.hello.features = WEFT__FEATURE_BULK;
+	raw.hello.features = features;
 	raw_meet(&raw);
+}
+
+/* The stranger may send in chunks and be sent to in chunks. */
+static void begin(void)
+{
+	begin_with(WEFT__FEATURE_BULK);
 }
 
 /* The stranger has broken the rules, and the node says so. */
@@ -109,6 +115,26 @@ static void a_malformed_offer(void **state)
 	begin();
 	raw_frame(&raw, WEFT__OFFER, junk, sizeof(junk));
 	broken("malformed");
+}
+
+static void an_offer_that_was_not_agreed_upon(void **state)
+{
+	(void)state;
+	begin_with(0);
+	offer(1, LEN);
+	assert_int_equal(raw.came[WEFT__GRANT], 0);
+	broken("not agreed upon");
+}
+
+static void an_offer_that_is_too_long(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		begin();
+		offer(1, i == 0 ? node->node->opts.max_message + 1 : UINT64_MAX);
+		assert_int_equal(raw.came[WEFT__GRANT], 0);
+		broken("at most");
+	}
 }
 
 /* Its number says when it is shown, and its id that it is the next one. */
@@ -371,6 +397,8 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		nodes_test(a_malformed_offer),
+		nodes_test(an_offer_that_was_not_agreed_upon),
+		nodes_test(an_offer_that_is_too_long),
 		nodes_test(an_offer_with_the_wrong_id),
 		nodes_test(an_offer_among_parts),
 		nodes_test(a_chunk_of_the_wrong_length),
