@@ -124,7 +124,7 @@ struct weft__sframe *weft__sframe_take(struct weft_node *node, bool small)
 		frames->big_used++;
 	frame->peer = NULL;
 	frame->len = 0;
-	frame->costs = frame->awaited = false;
+	frame->costs = false;
 	frame->control = 0;
 	frame->out = NULL;
 	return frame;

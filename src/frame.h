@@ -46,7 +46,6 @@ struct weft__sframe {
 	uint8_t type;
 	bool small;    /* of the pool for control frames */
 	bool costs;    /* credit, and room in the send budget */
-	bool awaited;  /* somebody waits for its acknowledgement */
 	uint32_t number;
 	uint32_t last_id; /* of the messages in it */
 	unsigned control; /* the WEFT__WANT_* that it answers */

@@ -445,10 +445,8 @@ static int put_small(struct weft_node *node, struct weft__peer *peer, const stru
 					    (uint32_t)len);
 	weft__send_copy(to, send);
 	frame->len += weft__record_room(len);
-	if (slot) {
+	if (slot)
 		fill_slot(node, peer, slot, send, frame->number);
-		frame->awaited = true;
-	}
 	return 0;
 }
 
@@ -472,6 +470,17 @@ static int put(struct weft_node *node, struct weft__peer *peer, const struct wef
 	return ret == -ENOBUFS ? no_buffers(node, peer, lacked) : ret;
 }
 
+/*
+ * Whether the callback that is running has a frame which was all that the peer might send. What is
+ * said in it leaves when it is over, and takes the credit for the next frame along.
+ */
+static bool frees_credit(const struct weft_node *node, const struct weft__peer *peer)
+{
+	const struct weft__rframe *frame = node->held.frame;
+	return frame && frame->peer == peer->handle &&
+	       weft__credit_open_frames(&peer->s.credit) == 0;
+}
+
 int weft_peer_send(struct weft_node *node, weft_peer handle, const struct weft_send *send)
 {
 	size_t len;
@@ -492,7 +501,7 @@ int weft_peer_send(struct weft_node *node, weft_peer handle, const struct weft_s
 		return ret;
 	node->stats.sent++;
 	node->stats.sent_bytes += len;
-	if (peer->s.state == WEFT__OPEN && peer->in_flight == 0)
+	if (peer->s.state == WEFT__OPEN && peer->in_flight == 0 && !frees_credit(node, peer))
 		weft__transmit_flush(node, peer);
 	else
 		weft__peer_mark_dirty(node, peer);

@@ -31,8 +31,6 @@
 #define BYTES_PER_SLOT 128
 /* While something could not be done for want of room, no sleep is longer. */
 #define RETRY_MS 10
-/* Acknowledgements that are owed go out after this time at the latest, if the node is polled. */
-#define OWED_MS 4
 #define CLOSE_TURN_MS 10
 
 #define FIRST_OPTS_SIZE (offsetof(struct weft_node_opts, silence_ms) + sizeof(int))
@@ -161,6 +159,7 @@ static void init_lists(struct weft_node *node)
 {
 	TAILQ_INIT(&node->dirty);
 	TAILQ_INIT(&node->owing);
+	TAILQ_INIT(&node->lazy);
 	TAILQ_INIT(&node->ending);
 	TAILQ_INIT(&node->blocked);
 	TAILQ_INIT(&node->half_open);
@@ -277,8 +276,8 @@ static int turn(struct weft_node *node, int timeout_ms)
 		weft__peers_unblock(node);
 	if (!TAILQ_EMPTY(&node->dirty))
 		weft__peers_flush(node);
-	if (!TAILQ_EMPTY(&node->owing))
-		weft__peers_settle(node, node->now - node->owing_ms >= OWED_MS);
+	if (!TAILQ_EMPTY(&node->owing) || !TAILQ_EMPTY(&node->lazy))
+		weft__peers_settle(node);
 	if (node->frames.posted < weft__rframes_wanted(node))
 		weft__rframes_post(node);
 	return ret;
@@ -293,31 +292,9 @@ static int sleep_limit(const struct weft_node *node, int limit_ms)
 	/* Somebody may be waiting for just that. */
 	if (node->blocks.freed && !(TAILQ_EMPTY(&node->starved) && TAILQ_EMPTY(&node->blocked)))
 		return 0;
+	limit_ms = weft__peers_owed(node, limit_ms);
 	limit_ms = weft__deadlines_next(&node->slot_timers, node->now, limit_ms);
 	return weft__deadlines_next(&node->peer_timers, node->now, limit_ms);
-}
-
-/*
- * Looks again for a moment, in which an answer may take the acknowledgements along, and then sends
- * what is owed. Returns as weft_net_poll().
- */
-static int settle(struct weft_node *node)
-{
-	int64_t end = 0;
-	while (!TAILQ_EMPTY(&node->owing)) {
-		int64_t now = weft__clock_ns();
-		if (end == 0)
-			end = now + (int64_t)node->net->opts.spin_us * 1000;
-		if (now >= end) {
-			weft__peers_settle(node, true);
-			weft__rframes_post(node);
-			return 0;
-		}
-		int ret = turn(node, 0);
-		if (ret < 0 || node->callbacks > 0)
-			return ret;
-	}
-	return 0;
 }
 
 int weft_node_poll(struct weft_node *node, int timeout_ms)
@@ -333,9 +310,6 @@ int weft_node_poll(struct weft_node *node, int timeout_ms)
 	int64_t end = timeout_ms < 0 ? INT64_MAX
 				     : weft__clock_ns() + (int64_t)timeout_ms * WEFT__NS_PER_MS;
 	while (!atomic_exchange(&node->woken, false)) {
-		ret = settle(node);
-		if (ret < 0 || node->callbacks > 0)
-			break;
 		int64_t now = weft__clock_ns();
 		if (now >= end)
 			break;
@@ -345,8 +319,7 @@ int weft_node_poll(struct weft_node *node, int timeout_ms)
 		if (ret < 0 || node->callbacks > 0)
 			break;
 		/* Nothing has come, and the time is not up: a signal. */
-		if (ret == 0 && weft__clock_ns() < now + (int64_t)limit * WEFT__NS_PER_MS &&
-		    TAILQ_EMPTY(&node->owing)) {
+		if (ret == 0 && weft__clock_ns() < now + (int64_t)limit * WEFT__NS_PER_MS) {
 			atomic_store(&node->woken, false);
 			break;
 		}
@@ -367,7 +340,7 @@ int weft_node_arm(struct weft_node *node)
 	if (atomic_load(&node->woken) || atomic_load(&node->posted) || !TAILQ_EMPTY(&node->ending))
 		return 0;
 	weft__peers_flush(node);
-	weft__peers_settle(node, true);
+	weft__peers_settle(node);
 	weft__rframes_post(node);
 	int limit = sleep_limit(node, INT_MAX);
 	if (limit == 0 || !TAILQ_EMPTY(&node->ending))
@@ -398,16 +371,15 @@ int weft_node_get_stats(const struct weft_node *node, struct weft_node_stats *ou
 	full.credits_out = node->pool.out;
 	full.session_memory =
 		sizeof(struct weft__peer) + sizeof(*node->table) + sizeof(*node->generation);
-	full.memory = sizeof(*node) + sessions + weft__frames_memory(node) +
-		      node->blocks.bytes + node->blocks.kept_bytes +
-		      node->slots.allocated * sizeof(struct weft__slot) +
+	full.memory = sizeof(*node) + sessions + weft__frames_memory(node) + node->blocks.bytes +
+		      node->blocks.kept_bytes + node->slots.allocated * sizeof(struct weft__slot) +
 		      node->table_size * (sizeof(*node->table) + sizeof(*node->generation));
 	for (uint32_t i = 0; i < node->table_size; i++) {
 		const struct weft__sframe *frame;
 		if (!node->table[i])
 			continue;
-		TAILQ_FOREACH(frame, &node->table[i]->queue, link)
-		full.frames_queued++;
+		TAILQ_FOREACH (frame, &node->table[i]->queue, link)
+			full.frames_queued++;
 	}
 	full.size = out->size < sizeof(full) ? out->size : sizeof(full);
 	if (full.size < 2 * sizeof(size_t))

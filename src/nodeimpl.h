@@ -73,8 +73,9 @@ struct weft__peer {
 	uint32_t late[WEFT__LATE], late_next;
 
 	/* Lists of the node's that it may be on. */
-	bool is_dirty, is_owing, is_ending, is_blocked, is_half_open, is_starved;
-	TAILQ_ENTRY(weft__peer) dirty, owing, ending, blocked, half_open, starved;
+	bool is_dirty, is_owing, is_lazy, is_ending, is_blocked, is_half_open, is_starved;
+	TAILQ_ENTRY(weft__peer) dirty, owing, ending, blocked, half_open, starved; /* lazy: by owing, on one of both */
+	int64_t lazy_ms; /* when what is owed is told at the latest */
 
 	struct weft__deadline timer;
 	bool timer_on;
@@ -108,7 +109,6 @@ struct weft_node {
 	uint32_t frame_size;
 	uint32_t features; /* what this node offers */
 	int64_t now; /* milliseconds, of this turn */
-	int64_t owing_ms; /* when the first of those that are owing began to */
 	bool in_callback;
 	atomic_bool closing;
 	int callbacks; /* run in this turn */
@@ -126,6 +126,7 @@ struct weft_node {
 	struct weft__peer *by_id;
 	struct weft__peer_list dirty;   /* something may be sent */
 	struct weft__peer_list owing;   /* frames have arrived: acknowledgement or credit may be due */
+	struct weft__peer_list lazy;    /* acknowledgement or credit is owed that nobody waits for, by age */
 	struct weft__peer_list ending;  /* gone, and the caller has not been told */
 	struct weft__peer_list blocked; /* the caller was answered by -ENOBUFS */
 	struct weft__peer_list half_open;

@@ -131,6 +131,15 @@ static void drop_dest(struct weft_node *node, struct weft__peer *peer)
 	peer->dropped = true;
 }
 
+static void stop_owing(struct weft_node *node, struct weft__peer *peer)
+{
+	if (peer->is_owing)
+		TAILQ_REMOVE(&node->owing, peer, owing);
+	if (peer->is_lazy)
+		TAILQ_REMOVE(&node->lazy, peer, owing);
+	peer->is_owing = peer->is_lazy = false;
+}
+
 void weft__peer_reap(struct weft_node *node, struct weft__peer *peer)
 {
 	const unsigned last = WEFT__WANT_CLOSE | WEFT__WANT_CLOSED;
@@ -142,8 +151,7 @@ void weft__peer_reap(struct weft_node *node, struct weft__peer *peer)
 		return;
 	if (peer->is_dirty)
 		TAILQ_REMOVE(&node->dirty, peer, dirty);
-	if (peer->is_owing)
-		TAILQ_REMOVE(&node->owing, peer, owing);
+	stop_owing(node, peer);
 	if (peer->is_blocked)
 		TAILQ_REMOVE(&node->blocked, peer, blocked);
 	if (peer->timer_on)
@@ -168,10 +176,10 @@ void weft__peer_mark_dirty(struct weft_node *node, struct weft__peer *peer)
 
 void weft__peer_mark_owing(struct weft_node *node, struct weft__peer *peer)
 {
-	if (TAILQ_EMPTY(&node->owing))
-		node->owing_ms = node->now;
-	if (!peer->is_owing)
-		TAILQ_INSERT_TAIL(&node->owing, peer, owing);
+	if (peer->is_owing)
+		return;
+	stop_owing(node, peer);
+	TAILQ_INSERT_TAIL(&node->owing, peer, owing);
 	peer->is_owing = true;
 }
 
@@ -200,24 +208,42 @@ void weft__peers_flush(struct weft_node *node)
 	}
 }
 
-void weft__peers_settle(struct weft_node *node, bool idle)
+static void tell_owed(struct weft_node *node, struct weft__peer *peer)
 {
-	struct weft__peer *peer, *next;
-	for (peer = TAILQ_FIRST(&node->owing); peer; peer = next) {
-		next = TAILQ_NEXT(peer, owing);
-		bool alive = peer->s.state == WEFT__OPEN || peer->s.state == WEFT__CLOSING;
-		if (alive)
-			weft__credit_grant(&node->pool, &peer->s.credit);
-		bool owes = alive && weft__session_owes(&peer->s);
-		if (owes && !idle && !weft__session_owes_now(&peer->s))
+	peer->wanted |= WEFT__WANT_CREDIT;
+	weft__transmit_flush(node, peer);
+}
+
+void weft__peers_settle(struct weft_node *node)
+{
+	struct weft__peer *peer;
+	while ((peer = TAILQ_FIRST(&node->owing))) {
+		stop_owing(node, peer);
+		if (peer->s.state != WEFT__OPEN && peer->s.state != WEFT__CLOSING)
 			continue;
-		TAILQ_REMOVE(&node->owing, peer, owing);
-		peer->is_owing = false;
-		if (!owes)
-			continue;
-		peer->wanted |= WEFT__WANT_CREDIT;
-		weft__transmit_flush(node, peer);
+		weft__credit_grant(&node->pool, &peer->s.credit);
+		if (weft__session_owes_now(&peer->s)) {
+			tell_owed(node, peer);
+		} else if (weft__session_owes(&peer->s)) {
+			TAILQ_INSERT_TAIL(&node->lazy, peer, owing);
+			peer->is_lazy = true;
+			peer->lazy_ms = node->now + WEFT__OWED_MS;
+		}
 	}
+	while ((peer = TAILQ_FIRST(&node->lazy)) && node->now >= peer->lazy_ms) {
+		stop_owing(node, peer);
+		/* A frame that has left meanwhile may have told it. */
+		if (peer->s.state != WEFT__GONE && weft__session_owes(&peer->s))
+			tell_owed(node, peer);
+	}
+}
+
+int weft__peers_owed(const struct weft_node *node, int limit_ms)
+{
+	const struct weft__peer *first = TAILQ_FIRST(&node->lazy);
+	if (!first || first->lazy_ms - node->now >= limit_ms)
+		return limit_ms;
+	return first->lazy_ms > node->now ? (int)(first->lazy_ms - node->now) : 0;
 }
 
 void weft__peers_unblock(struct weft_node *node)

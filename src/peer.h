@@ -51,8 +51,10 @@ void weft__peer_freed(struct weft_node *node, weft_peer handle);
 
 /* Sends to all peers that have something to be sent. */
 void weft__peers_flush(struct weft_node *node);
-/* Sends the acknowledgements and credit that are due now; idle: all that are owed. */
-void weft__peers_settle(struct weft_node *node, bool idle);
+/* Sends the acknowledgements and credit that are due now. */
+void weft__peers_settle(struct weft_node *node);
+/* Returns limit_ms, or the milliseconds until the first of those are due that can wait, if that is less. */
+int weft__peers_owed(const struct weft_node *node, int limit_ms);
 /* Tells the callers that were answered by -ENOBUFS when there is room again. */
 void weft__peers_unblock(struct weft_node *node);
 

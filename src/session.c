@@ -17,6 +17,8 @@
 #define SUSPECT_MAX 20
 /* Acknowledgements that are owed at most, however much credit is left. */
 #define ACKS_OWED_MAX 32
+/* Of a peer that may send fewer frames than this, it is not known whether it sends many. */
+#define SMALL_WINDOW 8
 /* Numbers further ahead than this are no frame that was merely overtaken. */
 #define EARLY_MAX 65536
 
@@ -104,8 +106,8 @@ bool weft__session_header(struct weft__session *s, struct weft__pool *pool,
 	}
 	if (weft__after(header->credit, s->allowance.granted))
 		s->allowance.granted = header->credit;
-	if (header->flags & WEFT__FLAG_ACK_NOW)
-		s->ack_now = true;
+	if ((header->flags & WEFT__FLAG_ACK_NOW) && weft__after(header->number, s->ack_asked))
+		s->ack_asked = header->number;
 	return true;
 }
 
@@ -151,8 +153,10 @@ void weft__session_fill(struct weft__session *s, struct weft__header *header,
 		.returned = s->allowance.returned,
 	};
 	s->rx_told = s->rx_number;
+	/* So that it is never half of all numbers behind, where it would pass for a later one. */
+	if (!weft__after(s->ack_asked, s->rx_number))
+		s->ack_asked = s->rx_number;
 	s->credit_told = s->credit.granted;
-	s->ack_now = false;
 }
 
 void weft__session_sent(struct weft__session *s, uint32_t number, bool costs, int64_t now)
@@ -242,13 +246,15 @@ bool weft__session_owes(const struct weft__session *s)
 bool weft__session_owes_now(const struct weft__session *s)
 {
 	if (s->rx_told != s->rx_number &&
-	    (s->ack_now || s->rx_number - s->rx_told >= ACKS_OWED_MAX))
+	    (weft__after(s->ack_asked, s->rx_told) || s->rx_number - s->rx_told >= ACKS_OWED_MAX))
 		return true;
 	if (s->credit_told == s->credit.granted)
 		return false;
-	/* What the peer believes that it may send. */
+	/* What the peer believes that it may send. One that has little and does not use it up can
+	 * wait for the next frame that goes its way. */
 	uint32_t left = s->credit_told - s->credit.received - s->credit.returned;
-	return (int32_t)left <= (int32_t)(s->credit.window / 2);
+	uint32_t window = s->credit.window;
+	return (int32_t)left <= (int32_t)(window < SMALL_WINDOW ? window / 4 : window / 2);
 }
 
 bool weft__session_give_back(struct weft__session *s, int64_t now)

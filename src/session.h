@@ -65,7 +65,6 @@ enum weft__action {
 struct weft__session {
 	enum weft__state state;
 	bool outgoing;
-	bool ack_now;   /* the peer waits for an acknowledgement */
 	uint8_t suspect; /* how often it was found silent for too long */
 	bool closed_seen; /* the peer's CLOSED has arrived, maybe before frames that were sent earlier */
 	uint32_t closed_number; /* its number */
@@ -85,6 +84,7 @@ struct weft__session {
 	uint32_t tx_acked;
 	uint32_t rx_number; /* of the last numbered frame received with all before it */
 	uint32_t rx_told;   /* of these, acknowledged by a frame sent */
+	uint32_t ack_asked; /* the last one whose acknowledgement the peer waits for */
 	uint32_t credit_told;
 	struct weft__credit credit;
 	struct weft__allowance allowance;
@@ -155,9 +155,12 @@ static inline void weft__session_pinged(struct weft__session *s, int64_t now)
 /* How many milliseconds until weft__session_tick() should be called again. */
 int weft__session_next(const struct weft__session *s, int64_t now);
 
-/* Whether acknowledgement or credit should be told even if no other frame goes: at once, or when the line is idle. */
+/* Whether acknowledgement or credit should be told even if no other frame goes: at once, or after WEFT__OWED_MS. */
 bool weft__session_owes_now(const struct weft__session *s);
 bool weft__session_owes(const struct weft__session *s);
+
+/* So long can an acknowledgement or credit wait that nobody waits for. It is less than what makes the peer ask. */
+#define WEFT__OWED_MS 200
 
 /* Gives unused credit back, but for one, when nothing has been sent for a while. Returns whether there was any. */
 bool weft__session_give_back(struct weft__session *s, int64_t now);

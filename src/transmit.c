@@ -28,19 +28,32 @@ static int post(struct weft_node *node, weft_dest dest, struct weft__sframe *fra
 	return ret;
 }
 
-/* Gives a frame of a session to the net, with a header that tells how things are now. */
+/*
+ * Whether the peer should acknowledge a frame without delay. The last frame asks for those before
+ * it as well; behind an OFFER others may come before its message is there, whose memory is needed
+ * until then.
+ */
+static bool asks_ack(const struct weft__peer *peer, const struct weft__sframe *frame, bool last)
+{
+	return frame->type == WEFT__OFFER || (last && !TAILQ_EMPTY(&peer->unacked));
+}
+
+/*
+ * Gives a frame of a session to the net, with a header that tells how things are now. last: it is
+ * numbered, and no other one is behind it.
+ */
 static int transmit(struct weft_node *node, struct weft__peer *peer, struct weft__sframe *frame,
 		    bool last)
 {
 	struct weft__header header;
 	bool gone = peer->s.state == WEFT__GONE;
-	if (peer->is_owing && !gone)
+	if ((peer->is_owing || peer->is_lazy) && !gone)
 		weft__credit_grant(&node->pool, &peer->s.credit);
 	uint32_t number = frame->control ? peer->s.tx_number : frame->number;
 	weft__session_fill(&peer->s, &header, frame->type, number);
 	if (frame->type == WEFT__CONNECT)
 		header.session = 0;
-	if (frame->awaited && last)
+	if (asks_ack(peer, frame, last))
 		header.flags = WEFT__FLAG_ACK_NOW;
 	weft__wire_put_header(frame->data, &header);
 	frame->peer = peer;
@@ -81,7 +94,6 @@ static int send_part(struct weft_node *node, struct weft__peer *peer, struct wef
 	bool last = weft__out_fill(peer, out, frame);
 	frame->type = WEFT__DATA;
 	frame->costs = true;
-	frame->awaited = last && out->slot;
 	frame->number = item->number;
 	int ret = transmit(node, peer, frame, last && !TAILQ_NEXT(item, link));
 	if (ret < 0) {
@@ -131,7 +143,6 @@ static void flush_messages(struct weft_node *node, struct weft__peer *peer)
 			/* Its place in the queue becomes the OFFER. */
 			offer = frame->out;
 			weft__bulk_put_offer(offer, frame);
-			frame->awaited = offer->slot != NULL;
 		} else if (frame->out) {
 			if (!flush_big(node, peer, frame))
 				return;

@@ -934,7 +934,8 @@ static void the_deadline_follows(void **state)
 		rounds++;
 	}
 	assert_int_equal(fate.sent_status, 0);
-	assert_true(rounds > 3);
+	/* Longer than the deadline in all. */
+	assert_true(rounds >= 3);
 	assert_int_equal(b->messages, 1);
 }
 

@@ -213,33 +213,84 @@ static void sleeping(void **state)
 	assert_int_equal(fate.sent_status, -ETIMEDOUT);
 }
 
-/* Before what is owed is sent by itself, an answer may come that takes it along. */
-static void spinning(void **state)
+/* What nobody waits for goes along with the next frame that goes there anyway. */
+static void owing_without_hurry(void **state)
+{
+	(void)state;
+	struct party *a = party_open(NULL), *b = party_open(NULL);
+	weft_peer peer = meet(a, b);
+	nodes_pass(300);
+	uint64_t before = party_stats(b).frames_sent, asked = party_stats(a).frames_sent;
+	for (int i = 0; i < 100; i++) {
+		assert_int_equal(say(a, peer, "", NULL), 0);
+		nodes_pass(1);
+		assert_int_equal(say(b, b->peer, "", NULL), 0);
+		nodes_pass(1);
+	}
+	/* Each time that half of the credit is gone, there is one frame more. */
+	assert_in_range(party_stats(b).frames_sent, before + 100, before + 110);
+	assert_in_range(party_stats(a).frames_sent, asked + 100, asked + 110);
+	assert_int_equal(a->messages + b->messages, 200);
+}
+
+/* By itself it goes after a while, for which a sleep is cut short, or a loop of the caller's. */
+static void owing_for_a_while(void **state)
 {
 	int ret;
 	(void)state;
 	struct party *a = party_open(NULL), *b = party_open(NULL);
 	weft_peer peer = meet(a, b);
-	a->stopped = b->stopped = true;
-	for (int i = 0; i < 40; i++) {
-		int64_t start = fake_now_ns();
+	for (int i = 0; i < 4; i++) {
 		assert_int_equal(say(a, peer, "", NULL), 0);
-		fake_advance_ns(100000);
-		assert_in_range(slept(b, 1000, &ret), 0, 1);
-		assert_int_equal(ret, 1);
-		if (i % 2)
-			assert_int_equal(say(b, b->peer, "", NULL), 0);
-		slept(b, 20, &ret);
-		assert_int_equal(ret, 0);
-		fake_advance_ns(100000);
-		weft_node_poll(a->node, 0);
-		assert_true(fake_now_ns() - start > 19 * FAKE_NS_PER_MS);
-		slept(a, 20, &ret);
-		fake_advance_ns(100000);
-		weft_node_poll(b->node, 0);
+		nodes_pass(1);
 	}
-	/* One frame for both, but for the first ones and for credit that went back. */
-	assert_in_range(party_stats(b).frames_sent, 40, 46);
+	nodes_pass(300);
+	for (int turn = 0; turn < 2; turn++) {
+		uint64_t before = party_stats(b).frames_sent;
+		b->stopped = true;
+		assert_int_equal(say(a, peer, "", NULL), 0);
+		nodes_pass(1);
+		assert_in_range(slept(b, 10, &ret), 0, 1);
+		assert_int_equal(ret, 1);
+		assert_int_equal(party_stats(b).frames_sent, before);
+		if (turn == 0) {
+			slept(b, 400, &ret);
+			assert_int_equal(ret, 0);
+		} else {
+			assert_in_range(weft_node_arm(b->node), 190, 200);
+			fake_advance_ns(210 * FAKE_NS_PER_MS);
+			weft_node_poll(b->node, 0);
+		}
+		assert_int_equal(party_stats(b).frames_sent, before + 1);
+		b->stopped = false;
+		nodes_pass(10);
+	}
+}
+
+static void answer(struct party *party, const struct weft_msg *msg)
+{
+	struct weft_send send = WEFT_SEND_INIT;
+	send.data = "42";
+	send.len = 2;
+	assert_int_equal(weft_msg_reply(party->node, msg, &send), 0);
+}
+
+/* An answer from within the callback takes along the credit for the frame that it answers, be it
+ * the only one. */
+static void an_answer_frees_credit(void **state)
+{
+	(void)state;
+	struct party *a = party_open(NULL), *b = party_open(NULL);
+	b->on_message = answer;
+	weft_peer peer = meet(a, b);
+	nodes_pass(300);
+	uint64_t before = party_stats(b).frames_sent;
+	struct fate fate = {0};
+	struct weft_send send = asking("", 0, &fate);
+	assert_int_equal(weft_peer_send(a->node, peer, &send), 0);
+	nodes_until(&fate.replies, 1);
+	nodes_pass(20);
+	assert_int_equal(party_stats(b).frames_sent, before + 1);
 }
 
 /* While one sleeps the other's frames come and go without a callback. */
@@ -390,14 +441,6 @@ static void posting(void **state)
 }
 
 /* ---- calls */
-
-static void answer(struct party *party, const struct weft_msg *msg)
-{
-	struct weft_send send = WEFT_SEND_INIT;
-	send.data = "42";
-	send.len = 2;
-	assert_int_equal(weft_msg_reply(party->node, msg, &send), 0);
-}
 
 static struct party *others[2];
 
@@ -561,7 +604,9 @@ int main(void)
 		nodes_test(messages_that_are_too_short),
 		nodes_test(short_messages),
 		nodes_test(sleeping),
-		nodes_test(spinning),
+		nodes_test(owing_without_hurry),
+		nodes_test(owing_for_a_while),
+		nodes_test(an_answer_frees_credit),
 		nodes_test(sleeping_through_frames),
 		nodes_test(a_loop_of_the_callers),
 		nodes_test(a_broken_queue),

@@ -196,7 +196,7 @@ static void begin(struct world *w, unsigned n, unsigned link)
 	struct weft__session *s = &side->s;
 	s->keepalive_ms = KEEPALIVE_MS;
 	s->tx_queued = s->tx_number = s->tx_acked = w->base;
-	s->rx_number = s->rx_told = w->base;
+	s->rx_number = s->rx_told = s->ack_asked = w->base;
 	s->credit.granted += w->base;
 	s->credit.received += w->base;
 	s->credit_told = s->credit.granted;
