@@ -19,8 +19,13 @@
 #define CHUNK_SIZE (256 * 1024)
 /* Chunks of one message that are granted ahead, and chunks of one peer under way. */
 #define WINDOW 8
-/* Messages of one peer that arrive at once; they are shown in their order. */
+/*
+ * Messages of one peer that arrive at once; they are shown in their order. The next one begins when
+ * so many chunks are left to come, or fewer: the fewer lie in memory at a time, the more of them
+ * are still in the processor's cache.
+ */
 #define GRABS_MAX 4
+#define LEFT_MAX (WINDOW / 2)
 /* No receiver grants smaller ones, but for the end of a message. */
 #define CHUNK_MIN 4096
 
@@ -288,6 +293,7 @@ static void chunk_came(struct weft_net *net, const struct weft_done *done)
 		return;
 	}
 	grab->got += done->len;
+	peer->grab_left -= done->len;
 	/* Chunks are a sign of life as good as frames are. */
 	peer->s.heard_ms = node->now;
 	peer->s.ping_ms = 0;
@@ -295,8 +301,12 @@ static void chunk_came(struct weft_net *net, const struct weft_done *done)
 	/* Half a window at a time is enough to keep the other side busy. */
 	if (grab->posted - grab->done <= WINDOW / 2)
 		post_chunks(node, grab);
-	if (peer->s.state != WEFT__GONE && is_whole(grab))
+	if (peer->s.state == WEFT__GONE)
+		return;
+	if (is_whole(grab))
 		weft__receive_resume(node, peer);
+	else
+		weft__bulk_look(node, peer);
 }
 
 /* The message of an OFFER that has its turn next, whether it is whole or not. */
@@ -338,9 +348,16 @@ static bool begin(struct weft_node *node, struct weft__peer *peer, struct weft__
 	};
 	TAILQ_INSERT_TAIL(&peer->grabs, grab, link);
 	peer->grab_count++;
+	peer->grab_left += grab->len;
 	frame->begun = true;
 	post_chunks(node, grab);
 	return peer->s.state != WEFT__GONE;
+}
+
+static bool may_begin(const struct weft_node *node, const struct weft__peer *peer)
+{
+	return peer->grab_count == 0 || (peer->grab_count < GRABS_MAX &&
+					 peer->grab_left <= LEFT_MAX * (size_t)chunk_size(node));
 }
 
 void weft__bulk_look(struct weft_node *node, struct weft__peer *peer)
@@ -348,9 +365,10 @@ void weft__bulk_look(struct weft_node *node, struct weft__peer *peer)
 	uint32_t number = peer->s.rx_number;
 	struct weft__rframe *frame;
 	TAILQ_FOREACH (frame, &peer->early, link) {
-		if (frame->number != ++number || peer->grab_count >= GRABS_MAX)
+		if (frame->number != ++number)
 			return;
-		if (frame->type == WEFT__OFFER && !frame->begun && !begin(node, peer, frame))
+		if (frame->type == WEFT__OFFER && !frame->begun &&
+		    (!may_begin(node, peer) || !begin(node, peer, frame)))
 			return;
 		/* Memory is promised in the order of the messages. */
 		if (frame->type == WEFT__DATA && weft__part_is(frame))
@@ -370,6 +388,7 @@ struct weft__grab *weft__bulk_take(struct weft__peer *peer)
 	struct weft__grab *grab = TAILQ_FIRST(&peer->grabs);
 	TAILQ_REMOVE(&peer->grabs, grab, link);
 	peer->grab_count--;
+	peer->grab_left -= grab->len - grab->got;
 	return grab;
 }
 

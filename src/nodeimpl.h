@@ -66,6 +66,7 @@ struct weft__peer {
 	struct weft__in in;	    /* the big message that is arriving in parts */
 	struct weft__grabs grabs;   /* those that are arriving in chunks, in their order */
 	uint32_t grab_count;
+	size_t grab_left; /* of their bytes, to come */
 	struct weft__outs offers; /* those that are leaving in chunks, in their order */
 	uint32_t chunks;	  /* of them, under way */
 	size_t lacked;		    /* bytes of memory that the last send had no room for; 0: it was another budget */

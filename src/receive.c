@@ -134,6 +134,10 @@ static void take_offered(struct weft_node *node, struct weft__peer *peer)
 {
 	struct weft__grab *grab = weft__bulk_take(peer);
 	uint32_t id = grab->id;
+	/* The sender has memory for it until it is acknowledged. While others arrive, the grants
+	 * for them tell it. */
+	if (TAILQ_EMPTY(&peer->grabs))
+		weft__session_ack_now(&peer->s);
 	if (!weft__message_offered(node, peer, grab))
 		weft__life_fail(node, peer, WEFT_REASON_PROTOCOL,
 				"message %u was offered after message %u", id, peer->rx_id);

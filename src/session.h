@@ -136,6 +136,12 @@ enum weft__turn weft__session_number(struct weft__session *s, struct weft__pool 
 /* The frame in turn is about to be dealt with. */
 void weft__session_advance(struct weft__session *s);
 
+/* The peer waits for the acknowledgement of what is here, though it does not say so. */
+static inline void weft__session_ack_now(struct weft__session *s)
+{
+	s->ack_asked = s->rx_number;
+}
+
 /* Whether frames have come while one before them is missing. */
 void weft__session_gap(struct weft__session *s, bool missing, int64_t now);
 

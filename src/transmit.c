@@ -29,16 +29,6 @@ static int post(struct weft_node *node, weft_dest dest, struct weft__sframe *fra
 }
 
 /*
- * Whether the peer should acknowledge a frame without delay. The last frame asks for those before
- * it as well; behind an OFFER others may come before its message is there, whose memory is needed
- * until then.
- */
-static bool asks_ack(const struct weft__peer *peer, const struct weft__sframe *frame, bool last)
-{
-	return frame->type == WEFT__OFFER || (last && !TAILQ_EMPTY(&peer->unacked));
-}
-
-/*
  * Gives a frame of a session to the net, with a header that tells how things are now. last: it is
  * numbered, and no other one is behind it.
  */
@@ -53,7 +43,8 @@ static int transmit(struct weft_node *node, struct weft__peer *peer, struct weft
 	weft__session_fill(&peer->s, &header, frame->type, number);
 	if (frame->type == WEFT__CONNECT)
 		header.session = 0;
-	if (asks_ack(peer, frame, last))
+	/* The last frame asks for those before it as well. */
+	if (last && !TAILQ_EMPTY(&peer->unacked))
 		header.flags = WEFT__FLAG_ACK_NOW;
 	weft__wire_put_header(frame->data, &header);
 	frame->peer = peer;

@@ -393,6 +393,41 @@ static void progress_in_the_queue(void **state)
 	assert_int_equal(how.out_id, 0);
 }
 
+static size_t most;
+
+static void weigh(struct party *party, const struct weft_msg *msg)
+{
+	(void)msg;
+	if (party->node->blocks.bytes > most)
+		most = party->node->blocks.bytes;
+}
+
+/* Of many messages only so many have memory that the chunks under way do not run out. */
+static void few_have_memory_at_a_time(void **state)
+{
+	const size_t len = 8 << 20;
+	struct fate fates[4] = {0};
+	(void)state;
+	struct weft_node_opts opts = node_opts();
+	opts.message_budget = 16 * len;
+	struct party *a = party_open(&opts), *b = party_open(&opts);
+	weft_peer peer = meet(a, b);
+	b->on_message = weigh;
+	most = 0;
+	uint8_t *data = calloc(1, len);
+	assert_non_null(data);
+	for (size_t i = 0; i < COUNT(fates); i++) {
+		struct weft_send send = telling(data, len, &fates[i]);
+		assert_int_equal(weft_peer_send(a->node, peer, &send), 0);
+	}
+	free(data);
+	nodes_until(&fates[3].sent, 1);
+	assert_int_equal(fates[3].sent_status, 0);
+	assert_int_equal(b->messages, COUNT(fates));
+	/* The next one begins before the last one is whole, but not long before. */
+	assert_in_range(most, 2 * len, 2 * len + len / 2);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -410,6 +445,7 @@ int main(void)
 		nodes_test(a_chunk_that_does_not_arrive),
 		nodes_test(progress),
 		nodes_test(progress_in_the_queue),
+		nodes_test(few_have_memory_at_a_time),
 	};
 	return world_run(tests);
 }
