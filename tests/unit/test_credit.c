@@ -360,6 +360,21 @@ static void a_budget_for_fewer_than_all(void **state)
 	assert_int_equal(grant(&w, &w.session[0]), 0);
 }
 
+/* Twice an equal share as long as less than half is lent, and no longer. */
+static void plenty_ends_at_half(void **state)
+{
+	(void)state;
+	for (uint32_t lent = 19; lent <= 20; lent++) {
+		struct weft__pool pool;
+		struct weft__credit credit = {.granted = 1, .received = 1, .window = 16};
+		weft__pool_init(&pool, 50, 10);
+		pool.borrowers = 3;
+		pool.borrowed = lent;
+		weft__credit_grant(&pool, &credit);
+		assert_int_equal(credit.window, lent < 20 ? 1 + 2 * 10 : 1 + 10);
+	}
+}
+
 static void an_allowance_is_what_is_left(void **state)
 {
 	struct weft__allowance a = {.granted = 5, .spent = 2, .returned = 1};
@@ -385,6 +400,7 @@ int main(void)
 		cmocka_unit_test(nobody_is_starved),
 		cmocka_unit_test(held_frames_of_the_dead_count),
 		cmocka_unit_test(a_budget_for_fewer_than_all),
+		cmocka_unit_test(plenty_ends_at_half),
 		cmocka_unit_test(an_allowance_is_what_is_left),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
