@@ -182,12 +182,9 @@ static struct bench_end *raw_open(const struct bench_opts *opts, enum game_role 
 	if (rc)
 		bench_die("fi_av_open", rc);
 	cq_attr.size = end->info->tx_attr->size + end->info->rx_attr->size;
-	/* shm has no descriptor. Its sources before 2.0, and those of ofi_rxm, cannot be relied on.
-	 */
+	/* shm has no descriptor. Its sources before 2.0, and those of tcp, cannot be relied on. */
 	end->traits.wait_fd = strcmp(opts->provider, "shm") != 0;
-	end->traits.source = strcmp(opts->provider, "shm") != 0
-				     ? !strstr(end->info->fabric_attr->prov_name, "ofi_rxm")
-				     : FI_MAJOR(fi_version()) >= 2;
+	end->traits.source = strcmp(opts->provider, "shm") == 0 && FI_MAJOR(fi_version()) >= 2;
 	cq_attr.wait_obj = end->traits.wait_fd ? FI_WAIT_FD : FI_WAIT_NONE;
 	rc = fi_cq_open(end->domain, &cq_attr, &end->cq, NULL);
 	if (rc)

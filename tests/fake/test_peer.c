@@ -416,12 +416,11 @@ static void swap_peers(struct weft_net *net, const struct weft_done *done)
 	}
 }
 
-/* The native provider of later versions, whose sources can be relied on. */
-static struct fake_provider native_tcp(void)
+/* A provider whose sources can be relied on, as those of tcp cannot. */
+static struct fake_provider with_sources(void)
 {
 	struct fake_provider provider = fake_tcp;
-	fake_set_version(FI_VERSION(2, 1));
-	provider.name = "tcp";
+	provider.name = "sockets";
 	return provider;
 }
 
@@ -433,7 +432,7 @@ static void what_a_removed_peer_sent_is_nobody_elses(void **state)
 	struct swap swap = {.calls = 0};
 	struct outcome sent = {0};
 	struct weft_post post = whole(NULL);
-	struct fake_provider provider = native_tcp();
+	struct fake_provider provider = with_sources();
 	(void)state;
 	pair_open(&pair, &provider, NULL);
 	exchange(&pair);
@@ -585,11 +584,11 @@ static void places_are_used_again(void **state)
 	struct outcome sent = {0}, received = {0};
 	struct weft_post post = whole(NULL);
 	weft_dest to_b;
-	struct fake_provider provider = native_tcp();
+	struct fake_provider provider = with_sources();
 	(void)state;
 	pair_open(&pair, &provider, NULL);
 	struct weft_buf *into = filled(pair.b, 10, 0);
-	opts.provider = "tcp";
+	opts.provider = provider.name;
 	for (int i = 0; i < 3; i++) {
 		struct weft_net *other = net_open(&opts);
 		struct weft_addr addr = net_addr(other);

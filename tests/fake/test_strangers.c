@@ -341,8 +341,7 @@ static void too_many_peers(void **state)
 static void with_sources(void)
 {
 	struct fake_provider like = fake_tcp;
-	like.name = "tcp";
-	fake_set_version(FI_VERSION(2, 1));
+	like.name = "sockets";
 	party_provider(&like);
 }
 
