@@ -139,7 +139,8 @@ void weft__session_advance(struct weft__session *s);
 /* The peer waits for the acknowledgement of what is here, though it does not say so. */
 static inline void weft__session_ack_now(struct weft__session *s)
 {
-	s->ack_asked = s->rx_number;
+	if (weft__after(s->rx_number, s->ack_asked))
+		s->ack_asked = s->rx_number;
 }
 
 /* Whether frames have come while one before them is missing. */

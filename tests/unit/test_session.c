@@ -448,6 +448,32 @@ static void an_acknowledgement_is_owed_at_once(void **state)
 	assert_true(weft__session_owes_now(&s));
 }
 
+/* What is acknowledged without being asked for takes nothing back that was. */
+static void an_acknowledgement_without_a_wish(void **state)
+{
+	struct weft__session s;
+	struct weft__header header;
+	(void)state;
+	open_after(&s, 10);
+	allow(&s, 60);
+	s.credit_told = s.credit.granted;
+	header = nothing_new(&s);
+	header.flags = WEFT__FLAG_ACK_NOW;
+	header.number = 12;
+	assert_true(weft__session_header(&s, &pool, &header, NOW));
+	weft__session_advance(&s);
+	assert_true(weft__session_owes_now(&s));
+	weft__session_ack_now(&s);
+	weft__session_fill(&s, &header, WEFT__PONG, 0);
+	weft__session_advance(&s);
+	assert_true(weft__session_owes_now(&s));
+	weft__session_fill(&s, &header, WEFT__PONG, 0);
+	weft__session_advance(&s);
+	assert_false(weft__session_owes_now(&s));
+	weft__session_ack_now(&s);
+	assert_true(weft__session_owes_now(&s));
+}
+
 /* Half of all numbers later, what was asked for once is no longer taken for a later number. */
 static void what_was_asked_for_does_not_come_again(void **state)
 {
@@ -708,6 +734,7 @@ int main(void)
 		cmocka_unit_test(only_what_was_allowed_is_returned),
 		cmocka_unit_test(what_was_told_is_not_owed),
 		cmocka_unit_test(an_acknowledgement_is_owed_at_once),
+		cmocka_unit_test(an_acknowledgement_without_a_wish),
 		cmocka_unit_test(what_was_asked_for_does_not_come_again),
 		cmocka_unit_test(little_credit_can_wait),
 		cmocka_unit_test(credit_is_owed_at_once_when_half_is_gone),
