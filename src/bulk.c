@@ -74,6 +74,14 @@ static void leave_offers(struct weft__out *out)
 	weft__out_free(out);
 }
 
+/* The length of the chunk that begins there, of a message of `len` bytes: the last one may be
+ * shorter. */
+static size_t chunk_at(size_t at, size_t len, size_t chunk)
+{
+	size_t left = len - at;
+	return left < chunk ? left : chunk;
+}
+
 static weft_done_fn chunk_sent;
 
 static int send_chunk(struct weft_node *node, struct weft__peer *peer, struct weft__out *out)
@@ -82,7 +90,7 @@ static int send_chunk(struct weft_node *node, struct weft__peer *peer, struct we
 	size_t at = (size_t)out->next * out->chunk;
 	what.buf = out->buf;
 	what.off = out->off + at;
-	what.len = out->len - at < out->chunk ? out->len - at : out->chunk;
+	what.len = chunk_at(at, out->len, out->chunk);
 	what.tag = out->tag + out->next;
 	what.timeout_ms = -1;
 	int ret = weft_net_tsend(node->net, peer->dest, &what, chunk_sent, out);
@@ -216,7 +224,7 @@ static int post_chunk(struct weft_node *node, struct weft__grab *grab)
 	size_t at = (size_t)grab->posted * grab->chunk;
 	what.buf = grab->block->buf;
 	what.off = grab->block->off + at;
-	what.len = grab->len - at < grab->chunk ? grab->len - at : grab->chunk;
+	what.len = chunk_at(at, grab->len, grab->chunk);
 	what.tag = grab->tag + grab->posted;
 	int ret = weft_net_trecv(node->net, &what, chunk_came, grab);
 	if (ret == 0)
@@ -272,7 +280,7 @@ static void chunk_came(struct weft_net *net, const struct weft_done *done)
 	struct weft_node *node = grab->node;
 	(void)net;
 	size_t at = (size_t)(done->off - grab->block->off);
-	size_t due = grab->len - at < grab->chunk ? grab->len - at : grab->chunk;
+	size_t due = chunk_at(at, grab->len, grab->chunk);
 	grab->done++;
 	/* The provider may still write to it: it is not to be another message's. */
 	if (done->status < 0)

@@ -200,6 +200,25 @@ static void one_that_is_given_up(void **state)
 	assert_int_equal(node->closed, 0);
 }
 
+/* The bytes that will not come any more do not keep the next messages from beginning. */
+static void what_is_given_up_is_not_awaited(void **state)
+{
+	(void)state;
+	begin();
+	offer(1, 20 << 20);
+	struct weft__grant what = granted();
+	assert_true((uint64_t)what.count * what.chunk < 20 << 20);
+	stop(&(struct weft__abort){.id = 1, .reason = WEFT_REASON_TIMEOUT});
+	const struct weft__peer *peer = node->node->table[0];
+	assert_int_equal(peer->grab_left, 20 << 20);
+	for (uint32_t i = 0; i < what.count; i++)
+		send_chunk(what.tag + i, what.chunk);
+	nodes_pass(10);
+	assert_int_equal(peer->grab_count, 0);
+	assert_int_equal(peer->grab_left, 0);
+	assert_int_equal(node->messages + node->closed, 0);
+}
+
 /* ---- a stranger that is sent to */
 
 static void grants_that_cannot_be(void **state)
@@ -438,6 +457,7 @@ int main(void)
 		nodes_test(an_offer_among_parts),
 		nodes_test(a_chunk_of_the_wrong_length),
 		nodes_test(one_that_is_given_up),
+		nodes_test(what_is_given_up_is_not_awaited),
 		nodes_test(grants_that_cannot_be),
 		nodes_test(answers_to_nothing),
 		nodes_test(an_abort_too_late),
