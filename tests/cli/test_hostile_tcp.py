@@ -9,7 +9,7 @@ from hostile_rules import CONNECT, DATA, Rules, malformed_ip
 
 class Tcp(Rules, common.TestCase):
     provider = "tcp"
-    tells_sources = common.libfabric_version() >= (1, 18)
+    tells_sources = False
 
     def malformed_addresses(self, raw):
         return malformed_ip(raw)
