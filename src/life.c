@@ -158,6 +158,7 @@ static void opened(struct weft_node *node, struct weft__peer *peer)
 		TAILQ_REMOVE(&node->half_open, peer, half_open);
 		node->strangers.half_open--;
 		peer->is_half_open = false;
+		weft__stranger_opened(node, node->now - peer->s.begun_ms);
 	}
 	if (!peer->counted && (node->open_peers >= node->opts.max_peers || node->closing)) {
 		weft__life_fail(node, peer, node->closing ? WEFT_REASON_SHUTDOWN : WEFT_REASON_FULL,

@@ -14,9 +14,17 @@
 #define HALF_OPEN_MS 5000
 /*
  * So long it cannot be given up for a newcomer: the other side takes a session for open that this
- * one has answered, so it has to have the time to show itself, also where a crowd comes at once.
+ * one has answered, so it has to have the time to show itself, also where a crowd comes at once and
+ * the machine is busy. It is several times what those take who do show themselves, within these
+ * bounds: a flood of those who never do does not prolong it.
  */
-#define GRACE_MS 200
+#define GRACE_MIN_MS 200
+#define GRACE_MAX_MS 2000
+#define GRACE_TIMES 8
+/* What they take is not known before the first ones come, which may come all at once. */
+#define USUAL_MS 50
+/* An average forgets so much of a longer time with each one that is shorter. */
+#define FORGET 16
 #define ANSWERS_PER_SECOND 200
 #define ANSWERING_MAX 32
 
@@ -43,7 +51,7 @@ static bool take(struct weft__rate *rate, int64_t now)
 
 void weft__strangers_init(struct weft__strangers *strangers, unsigned connects, int64_t now)
 {
-	*strangers = (struct weft__strangers){.half_open = 0};
+	*strangers = (struct weft__strangers){.usual_ms = USUAL_MS};
 	rate_init(&strangers->connects, connects, now);
 	rate_init(&strangers->answers, ANSWERS_PER_SECOND, now);
 }
@@ -106,17 +114,35 @@ static struct weft__peer *session_of(const struct weft_node *node, const struct 
 	return NULL;
 }
 
+void weft__stranger_opened(struct weft_node *node, int64_t took_ms)
+{
+	int64_t *usual_ms = &node->strangers.usual_ms;
+	if (took_ms >= *usual_ms)
+		*usual_ms = took_ms;
+	else
+		*usual_ms -= (*usual_ms - took_ms + FORGET - 1) / FORGET;
+}
+
+static int64_t grace_ms(const struct weft__strangers *strangers)
+{
+	int64_t ms = strangers->usual_ms * GRACE_TIMES;
+	if (ms < GRACE_MIN_MS)
+		return GRACE_MIN_MS;
+	return ms < GRACE_MAX_MS ? ms : GRACE_MAX_MS;
+}
+
 /*
  * Gives up a half-open session at random, so that no flood can tell which, of those that have had
  * their time. Returns false if there is none.
  */
 static bool evict(struct weft_node *node)
 {
+	int64_t grace = grace_ms(&node->strangers);
 	uint32_t random = 0, count = 0;
 	struct weft__peer *peer;
 	/* The oldest ones are first. */
 	TAILQ_FOREACH (peer, &node->half_open, half_open) {
-		if (node->now - peer->s.begun_ms < GRACE_MS)
+		if (node->now - peer->s.begun_ms < grace)
 			break;
 		count++;
 	}

@@ -24,6 +24,7 @@ struct weft__strangers {
 	struct weft__rate connects, answers;
 	uint32_t half_open;
 	uint32_t answering; /* refusals under way */
+	int64_t usual_ms;   /* what sessions take from ACCEPT to their first frame: long ones soon, short ones slowly */
 };
 
 void weft__strangers_init(struct weft__strangers *strangers, unsigned connects, int64_t now);
@@ -34,6 +35,9 @@ void weft__stranger_connect(struct weft_node *node, const struct weft__header *h
 
 /* A PING has come for a session that is not known. */
 void weft__stranger_ping(struct weft_node *node, uint64_t session, const struct weft__ping *ping, weft_dest source);
+
+/* A half-open session has shown itself, so long after its CONNECT. */
+void weft__stranger_opened(struct weft_node *node, int64_t took_ms);
 
 /* A refusal has left. */
 void weft__stranger_sent(struct weft_node *node, struct weft__sframe *frame);

@@ -35,7 +35,7 @@ static void half_open_is_bounded(void **state)
 	assert_int_equal(stats.evicted, 0);
 	assert_int_equal(stats.drop_rate, 92);
 	/* Later they are. */
-	nodes_pass(250);
+	nodes_pass(350);
 	for (int i = 0; i < 8; i++) {
 		knock(&raw);
 		nodes_pass(1);
@@ -67,6 +67,76 @@ static void half_open_is_bounded(void **state)
 	assert_int_equal(server->closed, 0);
 }
 
+/* Answers the last ACCEPT, so long after it came. */
+static void show_itself(struct raw *raw, int after_ms)
+{
+	struct weft__hello theirs;
+	int opened = raw->party->opened;
+	nodes_pass(after_ms);
+	assert_true(weft__wire_get_hello(raw->body[WEFT__ACCEPT], raw->len[WEFT__ACCEPT], &theirs));
+	raw->peer_id = theirs.session;
+	raw_frame(raw, WEFT__CREDIT, NULL, 0);
+	nodes_until(&raw->party->opened, opened + 1);
+}
+
+/* Where those who mean well take long, because all of the machine does, they are given longer. */
+static void a_busy_crowd_is_given_longer(void **state)
+{
+	static struct raw raw;
+	(void)state;
+	struct weft_node_opts opts = node_opts();
+	opts.max_half_open = 4;
+	opts.max_peers = 60;
+	struct party *server = party_open(&opts);
+	raw_open(&raw, server);
+	knock(&raw);
+	nodes_until(&raw.came[WEFT__ACCEPT], 1);
+	show_itself(&raw, 75);
+	/* These never show themselves; after eight times 75 ms they are given up for others. */
+	for (int i = 0; i < 4; i++)
+		knock(&raw);
+	nodes_pass(550);
+	knock(&raw);
+	nodes_pass(5);
+	assert_int_equal(party_stats(server).evicted, 0);
+	nodes_pass(100);
+	knock(&raw);
+	nodes_until(&raw.came[WEFT__ACCEPT], 6);
+	assert_int_equal(party_stats(server).evicted, 1);
+	/* It is forgotten when the others are quick. */
+	for (int i = 0; i < 40; i++) {
+		if (i > 0) {
+			nodes_pass(700);
+			knock(&raw);
+			nodes_until(&raw.came[WEFT__ACCEPT], 6 + i);
+		}
+		show_itself(&raw, 0);
+	}
+	uint64_t evicted = party_stats(server).evicted;
+	nodes_pass(5100);
+	for (int i = 0; i < 4; i++)
+		knock(&raw);
+	nodes_pass(250);
+	knock(&raw);
+	nodes_pass(5);
+	assert_int_equal(party_stats(server).evicted, evicted + 1);
+	/* However long one took, two seconds are enough. */
+	nodes_pass(5100);
+	knock(&raw);
+	nodes_until(&raw.came[WEFT__ACCEPT], 51);
+	show_itself(&raw, 4000);
+	for (int i = 0; i < 4; i++)
+		knock(&raw);
+	nodes_pass(1900);
+	knock(&raw);
+	nodes_pass(5);
+	assert_int_equal(party_stats(server).evicted, evicted + 1);
+	nodes_pass(200);
+	knock(&raw);
+	nodes_pass(5);
+	assert_int_equal(party_stats(server).evicted, evicted + 2);
+}
+
 /* Who is given up for a newcomer cannot be told beforehand. */
 static void eviction_is_random(void **state)
 {
@@ -84,7 +154,7 @@ static void eviction_is_random(void **state)
 		weft__wire_get_hello(raw.body[WEFT__ACCEPT], raw.len[WEFT__ACCEPT], &theirs);
 		ids[i] = theirs.session;
 	}
-	nodes_pass(250);
+	nodes_pass(450);
 	for (int i = 0; i < 8; i++) {
 		knock(&raw);
 		nodes_pass(1);
@@ -249,7 +319,7 @@ static void no_place_for_an_address(void **state)
 	raw_open(&raw, server);
 	knock(&raw);
 	nodes_until(&raw.came[WEFT__ACCEPT], 1);
-	nodes_pass(300);
+	nodes_pass(450);
 	server->refuse = 7;
 	for (int i = 0; i < 30; i++) {
 		raw.hello.addr.raw[3] = (uint8_t)(i + 1);
@@ -514,21 +584,14 @@ static void questions_of_strangers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		nodes_test(half_open_is_bounded),
-		nodes_test(eviction_is_random),
-		nodes_test(connect_is_idempotent),
-		nodes_test(connects_are_counted),
-		nodes_test(refusals_are_bounded),
-		nodes_test(refusals_to_nobody),
-		nodes_test(refusals_that_do_not_leave),
-		nodes_test(no_place_for_an_address),
-		nodes_test(versions_and_features),
-		nodes_test(too_many_peers),
-		nodes_test(addresses),
-		nodes_test(a_wrong_source),
-		nodes_test(without_sources),
-		nodes_test(bytes_that_are_no_frame),
-		nodes_test(questions_of_strangers),
+		nodes_test(half_open_is_bounded),    nodes_test(a_busy_crowd_is_given_longer),
+		nodes_test(eviction_is_random),	     nodes_test(connect_is_idempotent),
+		nodes_test(connects_are_counted),    nodes_test(refusals_are_bounded),
+		nodes_test(refusals_to_nobody),	     nodes_test(refusals_that_do_not_leave),
+		nodes_test(no_place_for_an_address), nodes_test(versions_and_features),
+		nodes_test(too_many_peers),	     nodes_test(addresses),
+		nodes_test(a_wrong_source),	     nodes_test(without_sources),
+		nodes_test(bytes_that_are_no_frame), nodes_test(questions_of_strangers),
 	};
 	return world_run(tests);
 }
