@@ -14,7 +14,9 @@ void weft__frames_init(struct weft__frames *frames)
 {
 	*frames = (struct weft__frames){.count = 0};
 	TAILQ_INIT(&frames->free);
+	TAILQ_INIT(&frames->views);
 	SLIST_INIT(&frames->all);
+	SLIST_INIT(&frames->all_views);
 	TAILQ_INIT(&frames->big);
 	TAILQ_INIT(&frames->small);
 }
@@ -64,6 +66,29 @@ int weft__rframes_post(struct weft_node *node)
 	return 0;
 }
 
+struct weft__rframe *weft__rframe_view(struct weft_node *node, struct weft__rframe *bundle,
+				       const uint8_t *data, size_t len)
+{
+	struct weft__rframe *view = TAILQ_FIRST(&node->frames.views);
+	if (view) {
+		TAILQ_REMOVE(&node->frames.views, view, link);
+	} else {
+		view = calloc(1, sizeof(*view));
+		if (!view)
+			return NULL;
+		SLIST_INSERT_HEAD(&node->frames.all_views, view, all);
+		node->frames.view_count++;
+	}
+	view->node = node;
+	view->buf = bundle->buf;
+	view->data = bundle->data + (data - bundle->data);
+	view->len = len;
+	view->refs = 1;
+	view->bundle = bundle;
+	bundle->refs++;
+	return view;
+}
+
 void weft__rframe_unref(struct weft_node *node, struct weft__rframe *frame)
 {
 	if (--frame->refs > 0)
@@ -71,7 +96,10 @@ void weft__rframe_unref(struct weft_node *node, struct weft__rframe *frame)
 	if (frame->counted)
 		weft__peer_freed(node, frame->peer);
 	frame->counted = false;
-	if (node->closing || node->frames.posted >= weft__rframes_wanted(node))
+	if (frame->bundle) {
+		TAILQ_INSERT_HEAD(&node->frames.views, frame, link);
+		weft__rframe_unref(node, frame->bundle);
+	} else if (node->closing || node->frames.posted >= weft__rframes_wanted(node))
 		TAILQ_INSERT_HEAD(&node->frames.free, frame, link);
 	else
 		post(node, frame);
@@ -127,6 +155,7 @@ struct weft__sframe *weft__sframe_take(struct weft_node *node, bool small)
 	frame->costs = false;
 	frame->control = 0;
 	frame->out = NULL;
+	frame->route = NULL;
 	return frame;
 }
 
@@ -147,6 +176,7 @@ size_t weft__frames_memory(const struct weft_node *node)
 {
 	const struct weft__frames *frames = &node->frames;
 	return frames->count * (sizeof(struct weft__rframe) + node->frame_size) +
+	       frames->view_count * sizeof(struct weft__rframe) +
 	       frames->big_count * (sizeof(struct weft__sframe) + node->frame_size) +
 	       frames->small_count * (sizeof(struct weft__sframe) + WEFT__SMALL_FRAME);
 }
@@ -166,6 +196,10 @@ void weft__frames_free(struct weft__frames *frames)
 	while ((frame = SLIST_FIRST(&frames->all))) {
 		SLIST_REMOVE_HEAD(&frames->all, all);
 		weft_buf_unref(frame->buf);
+		free(frame);
+	}
+	while ((frame = SLIST_FIRST(&frames->all_views))) {
+		SLIST_REMOVE_HEAD(&frames->all_views, all);
 		free(frame);
 	}
 	free_list(frames, &frames->big);

@@ -501,9 +501,11 @@ int weft_peer_send(struct weft_node *node, weft_peer handle, const struct weft_s
 		return ret;
 	node->stats.sent++;
 	node->stats.sent_bytes += len;
-	if (peer->s.state == WEFT__OPEN && peer->in_flight == 0 && !frees_credit(node, peer))
+	if (peer->s.state == WEFT__OPEN && peer->in_flight == 0 && peer->route->in_flight == 0 &&
+	    !frees_credit(node, peer)) {
 		weft__transmit_flush(node, peer);
-	else
+		weft__bundle_flush(node, peer->route);
+	} else
 		weft__peer_mark_dirty(node, peer);
 	return 0;
 }

@@ -91,8 +91,9 @@ static int plan(struct weft_node *node)
 	weft_net_get_info(node->net, &info);
 	node->provider = info.provider;
 	node->libfabric = info.libfabric_running;
+	node->features = WEFT__FEATURE_BUNDLE;
 	if (weft__bulk_works(node))
-		node->features = WEFT__FEATURE_BULK;
+		node->features |= WEFT__FEATURE_BULK;
 	size_t size = node->net->choice.quirks->frame_size;
 	DEFAULT(size, WEFT__FRAME_SIZE);
 	if (size > info.max_msg)
@@ -158,6 +159,7 @@ static int plan(struct weft_node *node)
 static void init_lists(struct weft_node *node)
 {
 	TAILQ_INIT(&node->dirty);
+	TAILQ_INIT(&node->routes_waiting);
 	TAILQ_INIT(&node->owing);
 	TAILQ_INIT(&node->lazy);
 	TAILQ_INIT(&node->ending);
@@ -278,6 +280,7 @@ static int turn(struct weft_node *node, int timeout_ms)
 		weft__peers_flush(node);
 	if (!TAILQ_EMPTY(&node->owing) || !TAILQ_EMPTY(&node->lazy))
 		weft__peers_settle(node);
+	weft__bundles_flush(node);
 	if (node->frames.posted < weft__rframes_wanted(node))
 		weft__rframes_post(node);
 	return ret;
@@ -286,7 +289,8 @@ static int turn(struct weft_node *node, int timeout_ms)
 /* How many milliseconds a sleep may last before something is due. */
 static int sleep_limit(const struct weft_node *node, int limit_ms)
 {
-	if ((!TAILQ_EMPTY(&node->dirty) || node->frames.posted < weft__rframes_wanted(node)) &&
+	if ((!TAILQ_EMPTY(&node->dirty) || !TAILQ_EMPTY(&node->routes_waiting) ||
+	     node->frames.posted < weft__rframes_wanted(node)) &&
 	    limit_ms > RETRY_MS)
 		limit_ms = RETRY_MS;
 	/* Somebody may be waiting for just that. */
@@ -341,6 +345,7 @@ int weft_node_arm(struct weft_node *node)
 		return 0;
 	weft__peers_flush(node);
 	weft__peers_settle(node);
+	weft__bundles_flush(node);
 	weft__rframes_post(node);
 	int limit = sleep_limit(node, INT_MAX);
 	if (limit == 0 || !TAILQ_EMPTY(&node->ending))
@@ -362,15 +367,16 @@ int weft_node_get_addr(const struct weft_node *node, struct weft_addr *addr)
 int weft_node_get_stats(const struct weft_node *node, struct weft_node_stats *out)
 {
 	struct weft_node_stats full = node->stats;
-	size_t sessions = node->peers * sizeof(struct weft__peer);
+	size_t sessions = node->peers * sizeof(struct weft__peer) +
+			  HASH_CNT(by_dest, node->routes) * sizeof(struct weft__route);
 	full.peers = node->open_peers;
 	full.half_open = node->strangers.half_open;
 	full.frames_in_flight = node->frames.in_flight;
 	full.messages_waiting = node->slots.used;
 	full.held = node->held.count;
 	full.credits_out = node->pool.out;
-	full.session_memory =
-		sizeof(struct weft__peer) + sizeof(*node->table) + sizeof(*node->generation);
+	full.session_memory = sizeof(struct weft__peer) + sizeof(struct weft__route) +
+			      sizeof(*node->table) + sizeof(*node->generation);
 	full.memory = sizeof(*node) + sessions + weft__frames_memory(node) + node->blocks.bytes +
 		      node->blocks.kept_bytes + node->slots.allocated * sizeof(struct weft__slot) +
 		      node->table_size * (sizeof(*node->table) + sizeof(*node->generation));
@@ -429,10 +435,12 @@ int weft_node_close(struct weft_node *node, int linger_ms)
 	run_posted(node);
 	/* The last frames leave while the net closes. */
 	weft__peers_flush(node);
+	weft__bundles_flush(node);
 	weft__held_detach(node);
 	weft__blocks_detach(node);
 	int left = weft_net_close(node->net);
 	weft__peers_free(node);
+	weft__routes_free(node);
 	weft__slots_free(&node->slots);
 	weft__frames_free(&node->frames);
 	free(node);

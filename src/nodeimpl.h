@@ -14,6 +14,7 @@
 
 #include "big.h"
 #include "bulk.h"
+#include "bundle.h"
 #include "deadline.h"
 #include "frame.h"
 #include "log.h"
@@ -45,6 +46,7 @@ struct weft__peer {
 	weft_peer handle;
 	uint32_t index;
 	weft_dest dest;
+	struct weft__route *route;
 	void *data;
 	bool counted;      /* in node->open_peers */
 	bool told;         /* the caller knows of it: connected by it, or opened */
@@ -125,6 +127,8 @@ struct weft_node {
 	uint32_t peers; /* in the table */
 	uint32_t open_peers; /* that count against max_peers */
 	struct weft__peer *by_id;
+	struct weft__route *routes;
+	struct weft__route_list routes_waiting; /* frames are to leave at the end of the turn */
 	struct weft__peer_list dirty;   /* something may be sent */
 	struct weft__peer_list owing;   /* frames have arrived: acknowledgement or credit may be due */
 	struct weft__peer_list lazy;    /* acknowledgement or credit is owed that nobody waits for, by age */

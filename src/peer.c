@@ -97,12 +97,17 @@ int weft__peer_make(struct weft_node *node, const struct weft_addr *addr, struct
 	int ret = weft_net_add_peer(node->net, addr, &peer->dest);
 	if (ret < 0)
 		goto free_peer;
-	ret = take_index(node, peer);
+	ret = weft__route_join(node, peer->dest, &peer->route);
 	if (ret < 0)
 		goto remove_dest;
+	ret = take_index(node, peer);
+	if (ret < 0)
+		goto leave_route;
 	*out = peer;
 	return 0;
 
+leave_route:
+	weft__route_leave(node, peer->route);
 remove_dest:
 	weft_net_remove_peer(node->net, peer->dest);
 free_peer:
@@ -157,12 +162,14 @@ void weft__peer_reap(struct weft_node *node, struct weft__peer *peer)
 	if (peer->timer_on)
 		weft__deadline_remove(&node->peer_timers, &peer->timer);
 	leave_index(node, peer);
+	weft__route_leave(node, peer->route);
 	free(peer->why);
 	free(peer);
 }
 
 void weft__peer_abandon(struct weft_node *node, struct weft__peer *peer)
 {
+	weft__bundle_forget(node, peer);
 	drop_dest(node, peer);
 	weft__peer_reap(node, peer);
 }

@@ -348,33 +348,91 @@ static void take_connect(struct weft_node *node, const struct arrival *a, weft_d
 		node->stats.drop_malformed++;
 }
 
-static void dispatch(struct weft_node *node, struct weft__rframe *frame, weft_dest source)
+/* Any frame but CONNECT and BUNDLE. */
+static void take_known(struct weft_node *node, struct arrival *a, weft_dest source)
 {
-	struct arrival a = {.frame = frame};
-	size_t at = weft__wire_get_header(frame->data, frame->len, &a.header);
-	if (at == 0) {
-		node->stats.drop_malformed++;
-		return;
-	}
-	a.body = frame->data + at;
-	a.len = frame->len - at;
-	if (a.header.type == WEFT__CONNECT) {
-		take_connect(node, &a, source);
-		return;
-	}
-	struct weft__peer *peer = weft__peer_by_id(node, a.header.session);
+	struct weft__peer *peer = weft__peer_by_id(node, a->header.session);
 	if (!peer)
-		take_unknown(node, &a, source);
+		take_unknown(node, a, source);
 	else if (source != WEFT_DEST_NONE && source != peer->dest)
 		node->stats.drop_source++;
-	else if (a.header.type == WEFT__ACCEPT)
-		take_accept(node, peer, &a);
-	else if (a.header.type == WEFT__REJECT)
-		take_reject(node, peer, &a);
+	else if (a->header.type == WEFT__ACCEPT)
+		take_accept(node, peer, a);
+	else if (a->header.type == WEFT__REJECT)
+		take_reject(node, peer, a);
 	else if (peer->s.state == WEFT__CONNECTING)
 		node->stats.drop_state++;
 	else
-		take(node, peer, &a);
+		take(node, peer, a);
+}
+
+/* Reads the header. Returns false if it is malformed. */
+static bool open_frame(struct weft_node *node, struct weft__rframe *frame, struct arrival *a)
+{
+	size_t at = weft__wire_get_header(frame->data, frame->len, &a->header);
+	if (at == 0)
+		node->stats.drop_malformed++;
+	a->frame = frame;
+	a->body = frame->data + at;
+	a->len = frame->len - at;
+	return at > 0;
+}
+
+/* What a peer sends before it knows whether the other side takes bundles is never in one. */
+static bool may_be_bundled(uint8_t type)
+{
+	return type != WEFT__CONNECT && type != WEFT__ACCEPT && type != WEFT__REJECT &&
+	       type != WEFT__BUNDLE;
+}
+
+/* A frame of a bundle. */
+static void take_bundled(struct weft_node *node, struct weft__rframe *frame, weft_dest source)
+{
+	struct arrival a;
+	node->stats.frames_received++;
+	if (!open_frame(node, frame, &a))
+		return;
+	if (may_be_bundled(a.header.type))
+		take_known(node, &a, source);
+	else
+		node->stats.drop_malformed++;
+}
+
+static void take_bundle(struct weft_node *node, const struct arrival *bundle, weft_dest source)
+{
+	const uint8_t *data;
+	size_t at = 0, len;
+	int got;
+	node->stats.bundles_received++;
+	while ((got = weft__wire_get_bundled(bundle->body, bundle->len, &at, &data, &len)) == 1) {
+		struct weft__rframe *view = weft__rframe_view(node, bundle->frame, data, len);
+		/* Its session will miss it, as any frame that is lost. */
+		if (!view) {
+			node->stats.recv_errors++;
+			continue;
+		}
+		take_bundled(node, view, source);
+		weft__rframe_unref(node, view);
+	}
+	if (got < 0)
+		node->stats.drop_malformed++;
+}
+
+static void take_message(struct weft_node *node, struct weft__rframe *frame, weft_dest source)
+{
+	struct arrival a;
+	bool good = open_frame(node, frame, &a);
+	if (good && a.header.type == WEFT__BUNDLE) {
+		take_bundle(node, &a, source);
+		return;
+	}
+	node->stats.frames_received++;
+	if (!good)
+		return;
+	if (a.header.type == WEFT__CONNECT)
+		take_connect(node, &a, source);
+	else
+		take_known(node, &a, source);
 }
 
 void weft__receive(struct weft_net *net, const struct weft_done *done)
@@ -388,8 +446,7 @@ void weft__receive(struct weft_net *net, const struct weft_done *done)
 	if (done->status == 0) {
 		frame->len = done->len;
 		node->now = weft__clock_coarse_ms();
-		node->stats.frames_received++;
-		dispatch(node, frame, done->source);
+		take_message(node, frame, done->source);
 	} else if (done->status != -ECANCELED) {
 		node->stats.recv_errors++;
 	}

@@ -16,16 +16,20 @@
 
 static weft_done_fn sent;
 
-static int post(struct weft_node *node, weft_dest dest, struct weft__sframe *frame, int timeout_ms)
+int weft__transmit_post(struct weft_node *node, weft_dest dest, struct weft__sframe *frame,
+			int timeout_ms)
 {
 	struct weft_post what = WEFT_POST_INIT;
 	what.buf = frame->buf;
 	what.len = frame->len;
 	what.timeout_ms = timeout_ms;
 	int ret = weft_net_send(node->net, dest, &what, sent, frame);
-	if (ret == 0)
-		node->frames.in_flight++;
-	return ret;
+	if (ret < 0)
+		return ret;
+	node->frames.in_flight++;
+	if (frame->route)
+		frame->route->in_flight++;
+	return 0;
 }
 
 /*
@@ -48,16 +52,21 @@ static int transmit(struct weft_node *node, struct weft__peer *peer, struct weft
 		header.flags = WEFT__FLAG_ACK_NOW;
 	weft__wire_put_header(frame->data, &header);
 	frame->peer = peer;
-	int ret = post(node, peer->dest, frame, gone ? LAST_FRAME_MS : -1);
-	if (ret < 0)
-		return ret;
+	frame->route = peer->route;
+	if (weft__bundle_may(peer, frame)) {
+		weft__bundle_add(node, frame);
+	} else {
+		int ret = weft__transmit_post(node, peer->dest, frame, gone ? LAST_FRAME_MS : -1);
+		if (ret < 0)
+			return ret;
+	}
 	peer->operations++;
 	node->stats.frames_sent++;
 	return 0;
 }
 
 /* Whether the net only has no room at the moment. */
-static bool for_now(int code)
+bool weft__transmit_for_now(int code)
 {
 	return code == -ENOBUFS || code == -EHOSTUNREACH || code == -ENOMEM;
 }
@@ -113,7 +122,7 @@ static bool flush_big(struct weft_node *node, struct weft__peer *peer, struct we
 			continue;
 		if (ret > 0)
 			leave_queue(node, peer, item);
-		else if (for_now(ret))
+		else if (weft__transmit_for_now(ret))
 			weft__peer_mark_dirty(node, peer);
 		else if (ret != -EAGAIN)
 			weft__life_fail(node, peer, WEFT_REASON_FABRIC,
@@ -148,8 +157,11 @@ static void flush_messages(struct weft_node *node, struct weft__peer *peer)
 		bool last = TAILQ_NEXT(frame, link) == NULL;
 		uint32_t number = frame->number;
 		bool costs = frame->costs;
+		TAILQ_REMOVE(&peer->queue, frame, link);
 		int ret = transmit(node, peer, frame, last);
-		if (ret < 0 && for_now(ret)) {
+		if (ret < 0)
+			TAILQ_INSERT_HEAD(&peer->queue, frame, link);
+		if (ret < 0 && weft__transmit_for_now(ret)) {
 			weft__peer_mark_dirty(node, peer);
 			return;
 		}
@@ -158,7 +170,6 @@ static void flush_messages(struct weft_node *node, struct weft__peer *peer)
 					"the net refuses to send: %s", weft_strerror(ret));
 			return;
 		}
-		TAILQ_REMOVE(&peer->queue, frame, link);
 		peer->in_flight++;
 		weft__session_sent(&peer->s, number, costs, node->now);
 		if (offer) {
@@ -278,7 +289,7 @@ static void send_control(struct weft_node *node, struct weft__peer *peer, size_t
 	weft__sframe_give(node, frame, false);
 	if (peer->s.state == WEFT__GONE)
 		peer->wanted &= ~(unsigned)control;
-	else if (for_now(ret))
+	else if (weft__transmit_for_now(ret))
 		weft__peer_mark_dirty(node, peer);
 	else
 		weft__life_fail(node, peer, WEFT_REASON_FABRIC, "the net refuses to send: %s",
@@ -338,7 +349,7 @@ void weft__transmit_cancel(struct weft_node *node, struct weft__peer *peer)
 
 int weft__transmit_stranger(struct weft_node *node, struct weft__sframe *frame)
 {
-	int ret = post(node, frame->stranger, frame, LAST_FRAME_MS);
+	int ret = weft__transmit_post(node, frame->stranger, frame, LAST_FRAME_MS);
 	if (ret == 0)
 		node->stats.frames_sent++;
 	return ret;
@@ -360,32 +371,68 @@ static void failed(struct weft_node *node, struct weft__peer *peer, unsigned con
 	weft__life_fail(node, peer, WEFT_REASON_FABRIC, "the fabric says: %s", done->text);
 }
 
-static void sent(struct weft_net *net, const struct weft_done *done)
+void weft__transmit_release(struct weft_node *node, struct weft__sframe *frame, bool spoilt)
 {
-	struct weft__sframe *frame = done->user;
-	struct weft_node *node = frame->node;
 	struct weft__peer *peer = frame->peer;
-	unsigned control = frame->control;
-	/* Of these the provider may still read the memory. */
-	bool spoilt = done->status == -ETIMEDOUT || done->status == -ECANCELED;
-	(void)net;
-	node->frames.in_flight--;
-	if (!peer) {
-		weft__stranger_sent(node, frame);
-		weft__sframe_give(node, frame, spoilt);
-		return;
-	}
 	peer->operations--;
-	if (control)
-		peer->flying &= ~control;
+	if (frame->control)
+		peer->flying &= ~frame->control;
 	else
 		peer->in_flight--;
 	if (!frame->small)
 		peer->frames--;
 	weft__sframe_give(node, frame, spoilt);
+}
+
+/* A frame of a session is with the net no more. */
+static void left(struct weft_node *node, struct weft__sframe *frame, const struct weft_done *done,
+		 bool spoilt)
+{
+	struct weft__peer *peer = frame->peer;
+	unsigned control = frame->control;
+	weft__transmit_release(node, frame, spoilt);
 	if (done->status < 0)
 		failed(node, peer, control, done);
 	if (peer->wanted || !TAILQ_EMPTY(&peer->queue))
 		weft__peer_mark_dirty(node, peer);
 	weft__peer_reap(node, peer);
+}
+
+/* The same of a frame or a bundle. */
+static void all_left(struct weft_node *node, struct weft__sframe *frame,
+		     const struct weft_done *done, bool spoilt)
+{
+	struct weft__sframe *one;
+	if (frame->peer) {
+		left(node, frame, done, spoilt);
+		return;
+	}
+	while ((one = TAILQ_FIRST(&frame->bundled))) {
+		TAILQ_REMOVE(&frame->bundled, one, link);
+		left(node, one, done, false);
+	}
+	weft__sframe_give(node, frame, spoilt);
+}
+
+void weft__transmit_refused(struct weft_node *node, struct weft__sframe *frame, int code)
+{
+	const struct weft_done done = {.status = code, .text = weft_strerror(code)};
+	all_left(node, frame, &done, false);
+}
+
+static void sent(struct weft_net *net, const struct weft_done *done)
+{
+	struct weft__sframe *frame = done->user;
+	struct weft_node *node = frame->node;
+	/* Of these the provider may still read the memory. */
+	bool spoilt = done->status == -ETIMEDOUT || done->status == -ECANCELED;
+	(void)net;
+	node->frames.in_flight--;
+	if (frame->route) {
+		frame->route->in_flight--;
+		all_left(node, frame, done, spoilt);
+		return;
+	}
+	weft__stranger_sent(node, frame);
+	weft__sframe_give(node, frame, spoilt);
 }

@@ -25,6 +25,19 @@ void weft__transmit_renumber(struct weft__peer *peer);
 /* Drops the frames that wait to be sent; no other numbers are given to what follows. */
 void weft__transmit_cancel(struct weft_node *node, struct weft__peer *peer);
 
+/*
+ * Gives a frame, or a bundle of them, to the net. Returns 0 or a code; after one that weft__transmit_for_now() is true
+ * of, it may be tried again.
+ */
+int weft__transmit_post(struct weft_node *node, weft_dest dest, struct weft__sframe *frame, int timeout_ms);
+bool weft__transmit_for_now(int code);
+
+/* The net refuses, for good, a frame of a session that counts as sent, or a bundle of such. */
+void weft__transmit_refused(struct weft_node *node, struct weft__sframe *frame, int code);
+
+/* Gives back a frame of a session that counts as sent. spoilt: see weft__sframe_give(). */
+void weft__transmit_release(struct weft_node *node, struct weft__sframe *frame, bool spoilt);
+
 /* Sends a small frame to a destination that is no session's. Returns 0 or a code. */
 int weft__transmit_stranger(struct weft_node *node, struct weft__sframe *frame);
 

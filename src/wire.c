@@ -404,3 +404,32 @@ int weft__wire_get_record(const uint8_t *from, size_t len, size_t *at, struct we
 	*at += left < weft__record_room(data_len) ? left : weft__record_room(data_len);
 	return 1;
 }
+
+void weft__wire_put_bundled(uint8_t *to, const uint8_t *frame, size_t len)
+{
+	put32(to, (uint32_t)len);
+	put32(to + 4, 0);
+	memcpy(to + WEFT__BUNDLED_LEN, frame, len);
+	/* What the memory held before must not go out with the padding. */
+	memset(to + WEFT__BUNDLED_LEN + len, 0, weft__bundled_room(len) - WEFT__BUNDLED_LEN - len);
+}
+
+int weft__wire_get_bundled(const uint8_t *from, size_t len, size_t *at, const uint8_t **frame,
+			   size_t *frame_len)
+{
+	size_t left = len - *at;
+	size_t got;
+
+	if (left == 0 && *at > 0)
+		return 0;
+	if (left < WEFT__BUNDLED_LEN + WEFT__HEADER_LEN)
+		return -1;
+	got = get32(from + *at);
+	if (got < WEFT__HEADER_LEN || got > left - WEFT__BUNDLED_LEN ||
+	    weft__bundled_room(got) > left)
+		return -1;
+	*frame = from + *at + WEFT__BUNDLED_LEN;
+	*frame_len = got;
+	*at += weft__bundled_room(got);
+	return 1;
+}

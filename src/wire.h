@@ -17,6 +17,7 @@
 #define WEFT__WIRE_VERSION 1
 #define WEFT__HEADER_LEN 32
 #define WEFT__RECORD_LEN 16
+#define WEFT__BUNDLED_LEN 8
 #define WEFT__FRAME_MIN 1024
 #define WEFT__TEXT_MAX 200
 #define WEFT__PROVIDER_MAX 63
@@ -34,7 +35,8 @@ enum weft__frame_type {
 	WEFT__PONG = 10,
 	WEFT__CLOSE = 11,
 	WEFT__CLOSED = 12,
-	WEFT__TYPE_MAX = 12,
+	WEFT__BUNDLE = 13,
+	WEFT__TYPE_MAX = 13,
 };
 
 #define WEFT__FLAG_ACK_NOW 1u
@@ -45,6 +47,7 @@ enum weft__frame_type {
 #define WEFT__FEATURE_AUTH 1u
 #define WEFT__FEATURE_REORDER 2u
 #define WEFT__FEATURE_BULK 4u
+#define WEFT__FEATURE_BUNDLE 8u
 
 struct weft__header {
 	uint8_t version;
@@ -112,6 +115,12 @@ static inline size_t weft__record_room(size_t len)
 	return (WEFT__RECORD_LEN + len + 7) & ~(size_t)7;
 }
 
+/* The room that a frame of so many bytes takes in a BUNDLE. */
+static inline size_t weft__bundled_room(size_t len)
+{
+	return (WEFT__BUNDLED_LEN + len + 7) & ~(size_t)7;
+}
+
 /* Whether number a is after b, where numbers wrap. */
 static inline bool weft__after(uint32_t a, uint32_t b)
 {
@@ -167,5 +176,14 @@ uint32_t weft__wire_peek_rest(const uint8_t *from, size_t len);
  * or -1 if it is malformed. A DATA frame without a record is malformed: the first call then returns -1.
  */
 int weft__wire_get_record(const uint8_t *from, size_t len, size_t *at, struct weft__record *record);
+
+/* Writes a frame of `len` bytes into the contents of a BUNDLE. The caller has made sure of weft__bundled_room(). */
+void weft__wire_put_bundled(uint8_t *to, const uint8_t *frame, size_t len);
+
+/*
+ * Reads where the next frame of the contents of a BUNDLE lies, and moves *at beyond it. Returns 1, or 0 at the end, or
+ * -1 if it is malformed: without a frame, or with one that is shorter than a header or longer than the contents.
+ */
+int weft__wire_get_bundled(const uint8_t *from, size_t len, size_t *at, const uint8_t **frame, size_t *frame_len);
 
 #endif

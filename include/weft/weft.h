@@ -271,11 +271,14 @@ struct weft_node_stats {
 	uint64_t drop_refused;     /* answers that were not sent because there were too many */
 	uint64_t late_replies;     /* answers to messages whose deadline had passed */
 	uint64_t recv_errors;      /* receives that the provider ended with an error */
+	/* libfabric messages with frames of several sessions, which are counted above each by itself */
+	uint64_t bundles_sent;
+	uint64_t bundles_received;
 };
 #define WEFT_NODE_STATS_INIT                                                                                           \
 	{                                                                                                              \
 		sizeof(struct weft_node_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,   \
-			0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                                                \
+			0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                                          \
 	}
 
 /* Tells what a node does and has done: fills *stats, whose size must be set. Returns 0 or -EINVAL. */

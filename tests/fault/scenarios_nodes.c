@@ -332,7 +332,24 @@ static void many_sessions(void)
 	fake_pause_count(false);
 }
 
-/* So many that the table by session id grows as well. */
+/* Sessions of the same two nodes, whose frames leave together, both ways. */
+static void bundles(void)
+{
+	enum { SESSIONS = 4 };
+	weft_peer peers[SESSIONS];
+	nodes_begin(&fake_tcp);
+	struct end *a = nodes_open("tcp", false), *b = nodes_open("tcp", false);
+	for (int i = 0; i < SESSIONS; i++)
+		peers[i] = nodes_met(a, b);
+	b->on_message = reply_once;
+	for (int i = 0; i < SESSIONS; i++)
+		nodes_send(a, peers[i], 10, true, 200);
+	nodes_until(&b->messages, SESSIONS, 300);
+	nodes_pass(10);
+	nodes_finish(10);
+}
+
+/* So many, of as many nodes, that the tables of sessions and of destinations grow as well. */
 static void very_many_sessions(void)
 {
 	nodes_begin(&fake_udp);
@@ -343,6 +360,7 @@ static void very_many_sessions(void)
 	nobody.raw[5] ^= 0x15;
 	for (int i = 0; i < 240; i++) {
 		fake_pause_count(i < 110);
+		nobody.raw[3] = (uint8_t)(1 + i);
 		nodes_connect(a, &nobody, 300);
 	}
 	fake_pause_count(true);
@@ -368,6 +386,7 @@ const struct torture_scenario torture_node_scenarios[] = {
 	{"node-close", close_nodes, false},
 	{"node-loop", loops, false},
 	{"node-many", many_sessions, false},
+	{"node-bundles", bundles, false},
 	{"node-very-many", very_many_sessions, false},
 };
 const size_t torture_node_scenario_count =

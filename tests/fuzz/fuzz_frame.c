@@ -178,6 +178,56 @@ static bool try_records(const uint8_t *data, size_t size)
 	return ret == 0;
 }
 
+/* Writes each frame, padded, to memory that is just long enough, and reads it from there. */
+static void try_bundled(const uint8_t *frame, size_t len)
+{
+	size_t room = weft__bundled_room(len), at = 0, got_len;
+	const uint8_t *got;
+	uint8_t *exact = malloc(room);
+
+	CHECK(exact != NULL);
+	memset(exact, PATTERN, room);
+	weft__wire_put_bundled(exact, frame, len);
+	CHECK(weft__wire_get_bundled(exact, room, &at, &got, &got_len) == 1 && at == room);
+	CHECK(got == exact + WEFT__BUNDLED_LEN && got_len == len && memcmp(got, frame, len) == 0);
+	for (size_t i = WEFT__BUNDLED_LEN + len; i < room; i++)
+		CHECK(exact[i] == 0);
+	CHECK(weft__wire_get_bundled(exact, room, &at, &got, &got_len) == 0 && at == room);
+	/* Half of a frame is none. */
+	at = 0;
+	CHECK(weft__wire_get_bundled(exact, room - 1, &at, &got, &got_len) == -1 && at == 0);
+	free(exact);
+}
+
+static bool try_bundle(const uint8_t *data, size_t size)
+{
+	struct {
+		const uint8_t *frame;
+		size_t len;
+	} x;
+	size_t at = 0, before;
+	int ret;
+
+	for (;;) {
+		memset(&x, PATTERN, sizeof(x));
+		before = at;
+		ret = weft__wire_get_bundled(data, size, &at, &x.frame, &x.len);
+		if (ret <= 0)
+			break;
+		CHECK(ret == 1 && before % 8 == 0 && at <= size);
+		CHECK(x.frame == data + before + WEFT__BUNDLED_LEN && x.len >= WEFT__HEADER_LEN);
+		CHECK(x.len <= size - before - WEFT__BUNDLED_LEN);
+		CHECK(at == before + weft__bundled_room(x.len));
+		try_bundled(x.frame, x.len);
+	}
+	CHECK(ret == -1 || (at == size && size > 0));
+	/* Asked again, it says the same. */
+	CHECK(at == before);
+	CHECK(weft__wire_get_bundled(data, size, &at, &x.frame, &x.len) == ret && at == before);
+	CHECK(is_untouched(&x, sizeof(x)));
+	return ret == 0;
+}
+
 static bool try_type(uint8_t type, const uint8_t *data, size_t size)
 {
 	switch (type) {
@@ -198,6 +248,8 @@ static bool try_type(uint8_t type, const uint8_t *data, size_t size)
 		return try_ping(data, size);
 	case WEFT__CLOSE:
 		return try_close(data, size);
+	case WEFT__BUNDLE:
+		return try_bundle(data, size);
 	default:
 		CHECK(type == WEFT__CREDIT || type == WEFT__PONG || type == WEFT__CLOSED);
 		return size == 0;

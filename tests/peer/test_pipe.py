@@ -24,9 +24,12 @@ class PipeTest(unittest.TestCase):
         self.now = 0
         self.events = []  # what the library tells its user
         self.frames = []  # all that it sent, decoded
+        self.bundled = 0  # how many of them were in a BUNDLE
+        self.bundles_sent = 0  # by this side
         letter, address = self.read()
         self.assertEqual(letter, "A")
         self.peer = weftpeer.Peer(7, addr=address, provider=b"python")
+        self.second = None  # another session of the same node, in some tests
         self.ask("T")  # tells what time it is there
 
     def tearDown(self):
@@ -50,21 +53,49 @@ class PipeTest(unittest.TestCase):
             if letter == "E":
                 self.events.append(data.decode())
             else:
-                frame = decode(data)
-                self.assertEqual(encode(frame).hex(), data.hex())
-                self.frames.append(frame)
-                self.peer.receive(data, self.now)
+                self.take(data)
+
+    def take(self, data):
+        """Gives what the library has sent to the session that it is for, and of a bundle each what it has in it."""
+        message = decode(data)
+        self.assertEqual(encode(message).hex(), data.hex())
+        parts = message.get("bundled", [data])
+        self.bundled += len(message.get("bundled", []))
+        frames = [decode(part) for part in parts]
+        self.frames += frames
+        self.assertEqual([encode(frame) for frame in frames], parts)
+        others = [self.second is not None and frame["header.session"] == self.second.hello["session"]
+                  for frame in frames]
+        for peer, which in (self.peer, False), (self.second, True):
+            mine = [part for part, other in zip(parts, others) if other == which]
+            if mine == parts:
+                peer.receive(data, self.now)
+            elif mine:
+                peer.receive(encode({"type": "BUNDLE", "bundled": mine}), self.now)
 
     def run_until(self, condition, turns=400):
         """Lets both go on until that is so."""
         for _ in range(turns):
             if condition():
                 return
-            self.peer.tick(self.now)
-            for frame in self.peer.frames(self.now):
+            for frame in self.outgoing():
                 self.ask("F", frame)
             self.ask("T")
         self.fail(f"not so: {self.events} {self.peer.events} {self.peer.state}")
+
+    def outgoing(self):
+        """What this side sends now: what two open sessions send, in one bundle if it is not too much."""
+        peers = [peer for peer in (self.peer, self.second) if peer is not None]
+        for peer in peers:
+            peer.tick(self.now)
+        frames = [peer.frames(self.now) for peer in peers]
+        out = sum(frames, [])
+        bundle = encode({"type": "BUNDLE", "bundled": out})
+        is_open = all(peer.state == "open" for peer in peers)
+        if len(peers) > 1 and is_open and all(frames) and len(bundle) <= self.peer.theirs["max_frame"]:
+            out = [bundle]
+        self.bundles_sent += sum(decode(data)["type"] == "BUNDLE" for data in out)
+        return out
 
     def told(self, pattern):
         return any(re.search(pattern, event) for event in self.events)
@@ -79,6 +110,9 @@ class PipeTest(unittest.TestCase):
 
     def messages(self):
         return [event[1:] for event in self.peer.events if event[0] == "message"]
+
+    def texts(self, peer):
+        return [event[3] for event in peer.events if event[0] == "message"]
 
     def exchange(self):
         """Messages both ways, and answers to them."""
@@ -140,6 +174,66 @@ class PipeTest(unittest.TestCase):
         self.peer.close()
         self.check_end(weftpeer.CLOSED, True)
         self.assertEqual(sum(event.startswith("message ") for event in self.events), 200)
+
+    def exchange_in_bundles(self, outgoing):
+        self.peer.bundle = 0.7
+        self.open(outgoing)
+        self.exchange()
+        self.peer.close()
+        self.check_end(weftpeer.CLOSED, True)
+        self.assertGreater(self.bundles_sent, 5)
+        # The library has one session with this node, and so no reason to do the same.
+        self.assertEqual(self.bundled, 0)
+
+    def test_in_bundles_connected_by_this_side(self):
+        self.exchange_in_bundles(True)
+
+    def test_in_bundles_connected_by_the_library(self):
+        self.exchange_in_bundles(False)
+
+    def test_two_sessions(self):
+        """Both of one node, whose frames come in one bundle and are answered in one."""
+        self.open(True)
+        self.second = weftpeer.Peer(8, addr=self.peer.hello["addr"], provider=b"python")
+        self.second.hello["instance"] = self.peer.hello["instance"]
+        self.second.connect(self.now)
+        self.run_until(lambda: sum(event.startswith("opened 0 ") for event in self.events) == 2)
+        both = ("one", self.peer), ("two", self.second)
+        for i in range(20):
+            # Two each, since the first answer of all leaves at once, and so alone.
+            texts = {peer: [f"{name} {i} {part} ".encode() + b"x" * i * 10 for part in "ab"] for name, peer in both}
+            for peer, questions in texts.items():
+                for question in questions:
+                    peer.send(question)
+            self.run_until(lambda: all(self.texts(peer)[2 * i:] == [question + b"!" for question in questions]
+                                       for peer, questions in texts.items()))
+        self.assertEqual([(peer.state, peer.dropped) for _, peer in both], [("open", 0)] * 2)
+        self.assertGreater(min(self.bundled // 2, self.bundles_sent), 10)
+        # The library closes the session that was the last to open, and this side the other one.
+        self.ask("C")
+        self.run_until(lambda: self.second.state == "gone" and self.told(f"^closed {weftpeer.CLOSED} "))
+        self.assertEqual(self.peer.state, "open")
+        self.peer.close()
+        self.check_end(weftpeer.CLOSED, True)
+
+    def test_a_bundle_with_all_sorts_in_it(self):
+        """What harms by itself is dropped by itself."""
+        self.open(True)
+        session = self.peer.theirs["session"]
+        for text in b"first", b"second":
+            self.peer.send(text)
+            frame = self.peer.frames(self.now)[0]
+            not_known = encode({"type": "REJECT", "header.session": session, "quoted": self.peer.hello["session"],
+                                "reason": weftpeer.NOT_KNOWN, "code": 0, "text": b""})
+            inner = encode({"type": "BUNDLE", "bundled": [not_known]})
+            nobody = encode({"type": "CREDIT", "header.session": session ^ 1})
+            malformed = encode({"type": "CLOSED", "header.session": session}) + b"x"
+            bundle = encode({"type": "BUNDLE", "bundled": [bytes(32), not_known, inner, nobody, malformed, frame]})
+            # What stands after the place where a bundle is malformed is dropped, and nothing in front of it.
+            self.ask("F", bundle + bytes(8) + not_known)
+            self.assertTrue(self.told(f"^message [0-9]+ {text.decode()}$"), self.events)
+        self.peer.close()
+        self.check_end(weftpeer.CLOSED, True)
 
     def test_idle_for_long(self):
         self.open(True)

@@ -36,7 +36,8 @@ class VectorTest(unittest.TestCase):
                     weftpeer.decode(vector.frame)
 
     def test_cut(self):
-        """Every frame cut off anywhere is malformed, but for DATA that is cut off where a record ends."""
+        """Every frame cut off anywhere is malformed, but for DATA that is cut off where a record ends, and for BUNDLE
+        that is where a frame in it ends with its padding."""
         for vector in self.each("frames", "read"):
             with self.subTest(vector.name):
                 ends, at = set(), 32
@@ -44,6 +45,9 @@ class VectorTest(unittest.TestCase):
                     padded = at + (16 + len(message) + 7) // 8 * 8
                     ends |= {at + 16 + len(message), padded}
                     at = padded
+                for bundled in vector.fields.get("bundled", []):
+                    at += (8 + len(bundled) + 7) // 8 * 8
+                    ends.add(at)
                 for length in range(len(vector.frame)):
                     try:
                         weftpeer.decode(vector.frame[:length])

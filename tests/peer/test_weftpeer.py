@@ -28,17 +28,23 @@ class Link:
         self.now = 0
         self.under_way = []  # (to whom, frame)
         self.seen = []       # every frame, decoded
-        self.lose = lambda frame: False
+        self.bundles = []    # how many frames there were in each bundle
+        self.lose = lambda frame: False  # with a frame, the bundle that it is in
         test.addCleanup(self.check_states)
 
     def collect(self):
         """Puts what both want to send on its way."""
         for peer, other in (self.a, self.b), (self.b, self.a):
             for data in peer.frames(self.now):
-                frame = decode(data)
-                self.test.assertEqual(encode(frame), data)
-                self.seen.append(frame)
-                if not self.lose(frame):
+                self.test.assertEqual(encode(decode(data)), data)
+                frames = [decode(part) for part in decode(data).get("bundled", [data])]
+                if decode(data)["type"] == "BUNDLE":
+                    self.test.assertLessEqual(len(data), other.hello["max_frame"])
+                    self.bundles.append(len(frames))
+                for frame in frames:
+                    self.test.assertEqual(decode(encode(frame)), frame)
+                    self.seen.append(frame)
+                if not any(self.lose(frame) for frame in frames):
                     self.under_way.append((other, data))
 
     def run(self, until=lambda: False, in_order=False):
@@ -181,6 +187,12 @@ class MessageTest(unittest.TestCase):
     def test_in_any_order(self):
         for seed in range(1, 11):
             self.exchange(seed)
+
+    def test_in_bundles(self):
+        for seed in range(1, 6):
+            link = self.exchange(seed, bundle=seed / 5)
+            self.assertGreater(max(link.bundles), 1)
+            self.assertEqual({frame["type"] for frame in link.seen}, {"CONNECT", "ACCEPT", "DATA", "CREDIT"})
 
     def test_small_window(self):
         for window in 1, 2, 3:
@@ -347,6 +359,85 @@ class PartsTest(unittest.TestCase):
             self.assertEqual(ended(link.a), (weftpeer.CLOSED, 4, b"", [] if arrives else [number]))
 
 
+class BundleTest(unittest.TestCase):
+    """Frames of this session and of others in one message."""
+
+    def bundled(self, link, *frames):
+        """Gives b a bundle of these frames; those in Python have the session id of b where they do not say another."""
+        session = {"header.session": link.b.hello["session"]}
+        parts = [frame if isinstance(frame, bytes) else encode({**session, **frame}) for frame in frames]
+        link.b.receive(encode({"type": "BUNDLE", "bundled": parts}), 0)
+        return parts
+
+    def data(self, number, text):
+        return {"type": "DATA", "number": number, "records": [(number, 0, text, 0)], "padded": 0}
+
+    def test_where_it_is_not_known(self):
+        for side in "a", "b":
+            link = Link(self, bundle=1.0)
+            getattr(link, side).hello["features"] = 0
+            link.open()
+            link.a.send(b"alone")
+            link.b.send(b"this one too")
+            link.run()
+            self.assertEqual((messages(link.a), messages(link.b)), ([b"this one too"], [b"alone"]))
+            self.assertEqual(link.bundles, [])
+
+    def test_each_by_itself(self):
+        link = Link(self).open()
+        hello = {**link.a.hello, "nonce": 5, "header.session": 0, "credit": 1}
+        not_known = {"type": "REJECT", "quoted": link.a.hello["session"], "reason": weftpeer.NOT_KNOWN, "code": 0,
+                     "text": b""}
+        ping = {"type": "PING", "header.session": 77, **{name: hello[name] for name in
+                                                         ["session", "instance", "scheme", "format", "addr"]}}
+        inner = encode({**self.data(2, b"inner"), "header.session": link.b.hello["session"]})
+        refused = [{"type": "CONNECT", **hello}, {"type": "ACCEPT", **hello, "nonce": link.b.hello["nonce"]}, not_known,
+                   {"type": "BUNDLE", "bundled": [inner]}]
+        malformed = [bytes(32), encode({"type": "CREDIT", "header.session": link.b.hello["session"]}) + b"x"]
+        other = [{**self.data(2, b"of nobody"), "header.session": 77}]
+        self.bundled(link, self.data(1, b"first"), *refused, *malformed, *other, ping, self.data(3, b"third"),
+                     self.data(2, b"second"))
+        self.assertEqual(messages(link.b), [b"first", b"second", b"third"])
+        self.assertEqual((link.b.state, link.b.dropped), ("open", len(refused + malformed + other)))
+        # The PING alone has an answer, and each DATA has cost credit.
+        out = [decode(data) for data in link.b.frames(0)]
+        self.assertEqual([(frame["type"], frame.get("quoted"), frame["ack"]) for frame in out],
+                         [("REJECT", 77, 0)])
+        self.assertEqual(link.b.received, 3)
+        # By itself it would have been the end.
+        link.b.receive(encode({**not_known, "header.session": link.b.hello["session"]}), 0)
+        self.assertEqual(ended(link.b)[0], weftpeer.NOT_KNOWN)
+
+    def test_own_header_is_ignored(self):
+        link = Link(self).open()
+        part = encode({**self.data(1, b"taken"), "header.session": link.b.hello["session"]})
+        link.b.receive(encode({"type": "BUNDLE", "flags": 0xff, "header.session": 77, "number": 5, "ack": 6,
+                               "credit": 7, "returned": 1000, "bundled": [part]}), 0)
+        self.assertEqual((messages(link.b), link.b.state, link.b.dropped), ([b"taken"], "open", 0))
+
+    def test_malformed_from_there_on(self):
+        """What stands before the place is taken, and the rest is not."""
+        for change in [(0, b"\x1f"), (0, b"\0"), (0, b"\xff" * 4), (2, b"\1")]:
+            link = Link(self).open()
+            parts = [encode({**self.data(number, b"%d" % number), "header.session": link.b.hello["session"]})
+                     for number in (1, 2, 3)]
+            bundle = bytearray(encode({"type": "BUNDLE", "bundled": parts}))
+            at = 32 + weftpeer.bundled_room(parts[0]) + change[0]
+            bundle[at:at + len(change[1])] = change[1]
+            link.b.receive(bytes(bundle), 0)
+            self.assertEqual((messages(link.b), link.b.state, link.b.dropped), ([b"1"], "open", 1))
+        for contents in b"", bytes(4), bytes(40):
+            link.b.receive(encode({"type": "BUNDLE", "bundled": []}) + contents, 0)
+        self.assertEqual((messages(link.b), link.b.state, link.b.dropped), ([b"1"], "open", 4))
+
+    def test_broken_in_it(self):
+        """As alone, it ends its own session, whatever else is in the bundle."""
+        link = Link(self).open()
+        self.bundled(link, self.data(1, b"before"), {"type": "OFFER", "number": 2, "id": 0, "reply_to": 0, "len": 9},
+                     self.data(3, b"behind"))
+        self.assertEqual((messages(link.b), ended(link.b)[0]), ([b"before"], weftpeer.BROKEN))
+
+
 class EndTest(unittest.TestCase):
     def test_close(self):
         for seed in range(1, 6):
@@ -477,8 +568,8 @@ class EndTest(unittest.TestCase):
 
     def test_anything(self):
         """Frames with any bytes changed end the session, or do not, and that is all they do."""
-        for seed in range(1, 201):
-            link = Link(self, seed).open()
+        for seed in range(1, 401):
+            link = Link(self, seed, bundle=seed % 2, window=32).open()
             for number in range(20):
                 link.a.send(bytes(number))
             link.a.close()

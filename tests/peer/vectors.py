@@ -13,11 +13,12 @@ import sys
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PAGE = os.path.join(TOP, "doc", "protocol.md")
 
-# fields: name -> int, bytes, or for "records" a list of (id, reply_to, bytes, rest). kind: "frames", "read" or
-# "malformed".
+# fields: name -> int, bytes, or for "records" a list of (id, reply_to, bytes, rest), for "bundled" a list of frames.
+# kind: "frames", "read" or "malformed".
 Vector = collections.namedtuple("Vector", "name kind fields frame why")
 
-# What of each type of frame is where in the C table: all but the header, and "records", which are by themselves.
+# What of each type of frame is where in the C table: all but the header, "records" and "bundled", which are by
+# themselves.
 HEADER = ["type", "flags", "header.session", "number", "ack", "credit", "returned"]
 HELLO = ["version_min", "version_max", "features", "required", "max_frame", "instance", "session", "nonce",
          "max_message", "keepalive_ms", "silence_ms", "libfabric", "scheme", "format", "addr", "provider"]
@@ -34,6 +35,7 @@ CONTENTS = {
     "PONG": (None, []),
     "CLOSE": ("farewell", ["reason", "code", "text"]),
     "CLOSED": (None, []),
+    "BUNDLE": (None, ["bundled"]),
 }
 BYTES = {"addr", "provider", "text"}
 
@@ -58,12 +60,15 @@ def record(name, value):
     return int(number, 0), int(reply_to, 0), text(message), int(rest, 0)
 
 
-def fields_of(name, lines):
+def fields_of(name, lines, earlier):
+    """The fields of a vector, which may name the vectors in front of it."""
     found = {}
     for line in lines.strip().split("\n"):
         field, value = line.split(" = ", 1)
         if field == "record":
             found.setdefault("records", []).append(record(name, value))
+        elif field == "bundled":
+            found.setdefault("bundled", []).append(earlier[value].frame)
         elif field not in found:
             found[field] = (value if field == "type" else bytes.fromhex(value) if field == "addr" else
                             text(value) if field in BYTES else int(value, 0))
@@ -78,14 +83,16 @@ def fields_of(name, lines):
     return found
 
 
-def frames(text_of_section, kind):
-    """Every #### heading with a block of fields and a block of bytes under it."""
+def frames(text_of_section, kind, earlier):
+    """Every #### heading with a block of fields and a block of bytes under it, which is added to the earlier ones."""
     for part in text_of_section.split("\n#### ")[1:]:
         match = re.fullmatch(r"([a-z0-9-]+)\n\n(.+?)\n\n```text\n(.+?)```\n```hex\n(.+?)```\n*", part, re.S)
         if match is None:
             raise ValueError(f"not understood: {part[:60]!r}")
         name, why, lines, frame = match.groups()
-        yield Vector(name, kind, fields_of(name, lines), bytes.fromhex(frame), why)
+        vector = Vector(name, kind, fields_of(name, lines, earlier), bytes.fromhex(frame), why)
+        earlier[name] = vector
+        yield vector
 
 
 def malformed(text_of_section, good):
@@ -107,8 +114,10 @@ def load(path=PAGE):
     with open(path, encoding="utf-8") as file:
         page = file.read()
     page = section(page, "## Vectors")
-    all_of_them = [*frames(section(page, "### Frames"), "frames"), *frames(section(page, "### Read,"), "read")]
-    all_of_them += malformed(section(page, "### Malformed"), {vector.name: vector for vector in all_of_them})
+    good = {}
+    all_of_them = [*frames(section(page, "### Frames"), "frames", good)]
+    all_of_them += frames(section(page, "### Read,"), "read", good)
+    all_of_them += malformed(section(page, "### Malformed"), good)
     by_name = {vector.name: vector for vector in all_of_them}
     missing = set(CONTENTS) - {vector.fields["type"] for vector in all_of_them if vector.kind == "frames"}
     if missing or len(by_name) != len(all_of_them) or all_of_them[-1].kind != "malformed":
@@ -160,6 +169,10 @@ def c_vector(vector):
                                 for number, reply_to, data, rest in fields["records"])
             yield (f"\t .records = (const struct weft__record[]){{{records}}}, "
                    f".record_count = {len(fields['records'])}, .padded = {fields['padded']},")
+        if fields["type"] == "BUNDLE":
+            bundled = ", ".join(f"{{(const uint8_t[]){c_bytes(frame)}, {len(frame)}}}" for frame in fields["bundled"])
+            yield (f"\t .bundled = (const struct vector_bundled[]){{{bundled}}}, "
+                   f".bundled_count = {len(fields['bundled'])},")
     yield "\t},"
 
 
@@ -171,6 +184,11 @@ enum vector_kind {
 	VECTOR_FRAMES,    /* read and written */
 	VECTOR_READ,      /* read, but written otherwise */
 	VECTOR_MALFORMED, /* refused */
+};
+
+struct vector_bundled {
+	const uint8_t *frame;
+	size_t len;
 };
 
 struct vector {
@@ -189,6 +207,8 @@ struct vector {
 	const struct weft__record *records;
 	size_t record_count;
 	bool padded;
+	const struct vector_bundled *bundled;
+	size_t bundled_count;
 };
 
 static const struct vector vectors[] = {"""

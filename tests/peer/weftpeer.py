@@ -5,7 +5,7 @@ It is transport-agnostic: frames go in with Peer.receive() and come out of Peer.
 milliseconds. Of the protocol it lacks OFFER and GRANT, which it does not offer either.
 
 A frame in Python is a dict with the names that the vectors have: "type" as in "DATA", "flags", "header.session",
-"number", "ack", "credit", "returned", and the fields of its contents.
+"number", "ack", "credit", "returned", and the fields of its contents. What a BUNDLE holds is left as bytes.
 """
 import collections
 import ipaddress
@@ -14,11 +14,13 @@ import re
 import struct
 
 TYPES = [None, "CONNECT", "ACCEPT", "REJECT", "DATA", "OFFER", "GRANT", "ABORT", "CREDIT", "PING", "PONG", "CLOSE",
-         "CLOSED"]
+         "CLOSED", "BUNDLE"]
 NUMBERED = {"DATA", "OFFER", "CLOSE"}
+NOT_BUNDLED = {"CONNECT", "ACCEPT", "REJECT", "BUNDLE"}
 VERSION = 1
 ACK_NOW = 1
-FEATURES = 0  # of those that there are, this side knows none
+BUNDLES = 8
+FEATURES = BUNDLES  # that this side knows
 
 CLOSED, SHUTDOWN, REFUSED, BAD_VERSION, BAD_FEATURE, TOO_MANY, MEMORY, NOT_KNOWN = range(1, 9)
 BROKEN, LOST, NO_ANSWER, SILENT, RESTARTED, FABRIC, BAD_ADDRESS = range(9, 16)
@@ -38,6 +40,7 @@ OFFER = struct.Struct("<IIQ")
 GRANT = struct.Struct("<IIQII")
 ABORT = struct.Struct("<IBBH")
 PING = struct.Struct("<QQ")
+BUNDLED = struct.Struct("<II")
 
 
 class Malformed(ValueError):
@@ -188,18 +191,39 @@ def get_ping(data):
     return {"session": session, "instance": instance, **address}
 
 
+def bundled_room(data):
+    """How many bytes a frame takes in a BUNDLE."""
+    return (BUNDLED.size + len(data) + 7) // 8 * 8
+
+
+def unbundle(data):
+    """Yields the frames in the contents of a BUNDLE. Raises Malformed when it comes to what is none."""
+    at = 0
+    while at < len(data) or at == 0:
+        length, _ = unpack(BUNDLED, data, at)
+        frame = data[at + BUNDLED.size:at + BUNDLED.size + length]
+        at += (BUNDLED.size + length + 7) // 8 * 8
+        check(length >= HEADER.size and at <= len(data), "shorter than a header, or longer than the bundle")
+        yield frame
+
+
+def put_bundle(frame):
+    return b"".join(BUNDLED.pack(len(part), 0) + part + bytes(-len(part) % 8) for part in frame["bundled"])
+
+
 def get_nothing(data):
     check(not data, "contents where there are none")
     return {}
 
 
 GET = {"CONNECT": get_hello, "ACCEPT": get_hello, "REJECT": get_reject, "DATA": get_data, "OFFER": get_offer,
-       "GRANT": get_grant, "ABORT": get_abort, "PING": get_ping, "CLOSE": get_close}
+       "GRANT": get_grant, "ABORT": get_abort, "PING": get_ping, "CLOSE": get_close,
+       "BUNDLE": lambda data: {"bundled": list(unbundle(data))}}
 PUT = {"CONNECT": put_hello, "ACCEPT": put_hello, "REJECT": put_reject, "DATA": put_data, "CLOSE": put_close,
        "OFFER": lambda f: OFFER.pack(f["id"], f["reply_to"], f["len"]),
        "GRANT": lambda f: GRANT.pack(f["id"], f["chunk"], f["tag"], f["count"], 0),
        "ABORT": lambda f: ABORT.pack(f["id"], 1 + f["by_receiver"], 0, f["reason"]),
-       "PING": lambda f: PING.pack(f["session"], f["instance"]) + put_address(f)}
+       "PING": lambda f: PING.pack(f["session"], f["instance"]) + put_address(f), "BUNDLE": put_bundle}
 
 
 def decode_header(data):
@@ -269,12 +293,13 @@ class Peer:
 
     What happens is added to events: ("opened",), ("message", id, reply_to, bytes), ("acked", id), and
     ("ended", reason, code, text, [ids of the messages that are not known to have arrived]). With hold, the memory of a
-    message that came in parts counts in the budget until release() is called.
+    message that came in parts counts in the budget until release() is called. bundle is the chance that a frame leaves
+    in a BUNDLE where it may, from 0 to 1: one session has no need of any, but the other side takes it all the same.
     """
 
     def __init__(self, seed, *, scheme=TCP, form=IN, addr=b"\x02\0\x1b\x58\x7f\0\0\1" + bytes(8), provider=b"tcp",
                  max_frame=4096, max_message=2 ** 20, window=8, keepalive_ms=1000, silence_ms=5000,
-                 budget=2 ** 21, hold=False):
+                 budget=2 ** 21, hold=False, bundle=0.0):
         self.random = random.Random(seed)
         self.hello = {"version_min": VERSION, "version_max": VERSION, "features": FEATURES, "required": 0,
                       "max_frame": max_frame, "instance": self._random_id(), "session": self._random_id(),
@@ -282,6 +307,7 @@ class Peer:
                       "libfabric": 0x00010011, "scheme": scheme, "format": form, "addr": addr, "provider": provider}
         self.window = window      # how many frames that cost credit may be on their way to this side
         self.refusal = None       # code and text, if the application is to refuse the next CONNECT
+        self.bundle = bundle
         self.patience = 10000     # how long to connect and to close, in milliseconds
         self.state = None         # None: neither connected nor asked yet
         self.theirs = None        # the other side's CONNECT or ACCEPT
@@ -379,7 +405,7 @@ class Peer:
             self.owes = True
 
     def frames(self, now):
-        """The frames to be sent now, as a list of bytes."""
+        """The frames to be sent now, alone or in bundles, as a list of bytes."""
         if self.state == "open":
             self._put_messages(now)
             if self.user_close and not self.queue:
@@ -389,7 +415,7 @@ class Peer:
         if self.owes and self.state in ("open", "closing"):
             self._put("CREDIT")
         out, self.out = self.out, []
-        return out
+        return self._in_bundles(out) if self._may_bundle() else out
 
     # -- what goes out
 
@@ -401,6 +427,28 @@ class Peer:
 
     def _allowed(self):
         return (self.consumed + self.their_returned + self.window) % 2 ** 32
+
+    def _may_bundle(self):
+        agreed = self.theirs["features"] & self.hello["features"] if self.theirs else 0
+        return self.bundle > 0 and agreed & BUNDLES != 0
+
+    def _ends_early(self):
+        """Whether a DATA frame is to have no more messages: full ones would never be together in a bundle."""
+        return self._may_bundle() and self.random.random() < self.bundle
+
+    def _in_bundles(self, frames):
+        """Puts frames into bundles, as chance decides, but for those that have no right to be in one or no room."""
+        groups = []  # [frames, whether they are in a bundle]
+        for data in frames:
+            kind = decode_header(data)[0]["type"]
+            left = self.theirs["max_frame"] - HEADER.size - bundled_room(data)
+            may = kind not in NOT_BUNDLED and left >= 0 and self.random.random() < self.bundle
+            if may and groups and groups[-1][1] and sum(map(bundled_room, groups[-1][0])) <= left:
+                groups[-1][0].append(data)
+            else:
+                groups.append([[data], may])
+        return [encode({"type": "BUNDLE", "bundled": bundled}) if is_bundle else bundled[0]
+                for bundled, is_bundle in groups]
 
     def _put(self, kind, flags=0, **contents):
         self.told, self.told_credit, self.owes = self.taken, self._allowed(), False
@@ -416,7 +464,7 @@ class Peer:
             self.number, self.sent = plus(self.number, 1), plus(self.sent, 1)
             if self.queue[0].fits(room):
                 records = []
-                while self.queue and self.queue[0].fits(room):
+                while self.queue and self.queue[0].fits(room) and not (records and self._ends_early()):
                     out = self.queue.popleft()
                     records.append((out.number, out.reply_to, out.message, 0))
                     room -= RECORD.size + (len(out.message) + 7) // 8 * 8
@@ -468,9 +516,22 @@ class Peer:
     # -- what comes in
 
     def receive(self, data, now):
-        """Takes a frame."""
+        """Takes a frame, or those in a BUNDLE, each as if it had come alone."""
         try:
             frame, contents = decode_header(data)
+            if frame["type"] != "BUNDLE":
+                self._receive(data, now)
+                return
+            for part in unbundle(contents):
+                self._receive(part, now, NOT_BUNDLED)
+        except Malformed:
+            self.dropped += 1
+
+    def _receive(self, data, now, refused=()):
+        """Takes a frame, unless it is of one of those types."""
+        try:
+            frame, _ = decode_header(data)
+            check(frame["type"] not in refused, "not a frame for a BUNDLE")
             mine = frame["header.session"] == self.hello["session"] and self.state in ("open", "closing")
             try:
                 frame = decode(data)
@@ -511,7 +572,7 @@ class Peer:
         else:
             self.state, self.theirs, self.credit = "halfopen", frame, frame["credit"]
             self.hello["nonce"] = frame["nonce"]
-            self.hello["features"] = frame["features"] & FEATURES
+            self.hello["features"] &= frame["features"]
             self.deadline = now + self.patience
             self._put("ACCEPT", **self.hello)
 

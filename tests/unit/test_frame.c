@@ -2,7 +2,8 @@
 /*
  * test_frame.c: frames as bytes (src/wire.c): the vectors of doc/protocol.md both ways, every
  * length at which each of them can be cut, every value that a field must not have, and the
- * iteration over records. Calls wire.c, and addr.c to make addresses.
+ * iterations over records and over the frames of a bundle. Calls wire.c, and addr.c to make
+ * addresses.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,6 +18,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define RECORDS_MAX 8
+#define BUNDLED_MAX 8
 #define PATTERN 0xa5
 
 /* A frame taken apart: of the contents, what belongs to its type. */
@@ -30,6 +32,8 @@ struct parts {
 	struct weft__ping ping;
 	struct weft__record records[RECORDS_MAX];
 	size_t record_count;
+	struct vector_bundled bundled[BUNDLED_MAX];
+	size_t bundled_count;
 };
 
 /* A copy that ends where the frame ends, so that a sanitizer sees one byte read too many. */
@@ -78,6 +82,39 @@ static bool read_records(const uint8_t *from, size_t len, struct parts *parts)
 	return ret == 0;
 }
 
+static bool read_bundled(const uint8_t *from, size_t len, struct parts *parts)
+{
+	const uint8_t *frame;
+	size_t at = 0, before, frame_len;
+	int ret;
+
+	parts->bundled_count = 0;
+	do {
+		memset(&frame, PATTERN, sizeof(frame));
+		memset(&frame_len, PATTERN, sizeof(frame_len));
+		before = at;
+		ret = weft__wire_get_bundled(from, len, &at, &frame, &frame_len);
+		if (ret <= 0) {
+			assert_untouched(&frame, sizeof(frame));
+			assert_untouched(&frame_len, sizeof(frame_len));
+			assert_int_equal(at, before);
+		} else {
+			assert_true(at > before && at <= len && at % 8 == 0);
+			assert_ptr_equal(frame, from + before + WEFT__BUNDLED_LEN);
+			assert_int_equal(at - before, weft__bundled_room(frame_len));
+			assert_true(parts->bundled_count < BUNDLED_MAX);
+			parts->bundled[parts->bundled_count++] =
+				(struct vector_bundled){frame, frame_len};
+		}
+	} while (ret > 0);
+	/* Asked again, it says the same, at the end as where it is malformed. */
+	assert_int_equal(weft__wire_get_bundled(from, len, &at, &frame, &frame_len), ret);
+	assert_int_equal(at, before);
+	assert_untouched(&frame, sizeof(frame));
+	assert_untouched(&frame_len, sizeof(frame_len));
+	return ret == 0;
+}
+
 /* The get_ function of a type, with what it fills checked if it refuses. */
 #define READ(name, member)                                                                         \
 	do {                                                                                       \
@@ -117,6 +154,9 @@ static bool read_contents(const uint8_t *contents, size_t contents_len, struct p
 	case WEFT__CLOSE:
 		READ(close, farewell);
 		break;
+	case WEFT__BUNDLE:
+		good = read_bundled(contents, contents_len, parts);
+		break;
 	default:
 		assert_int_equal(contents_len, 0);
 		break;
@@ -124,7 +164,7 @@ static bool read_contents(const uint8_t *contents, size_t contents_len, struct p
 	return good;
 }
 
-/* Takes a frame apart. Records point into the frame. */
+/* Takes a frame apart. Records, and the frames of a bundle, point into the frame. */
 static bool read_frame(const uint8_t *frame, size_t len, struct parts *parts)
 {
 	size_t at;
@@ -167,6 +207,17 @@ static size_t write_records(uint8_t *to, const struct weft__record *records, siz
 			at += weft__record_room(records[i].len);
 		else
 			at += WEFT__RECORD_LEN + records[i].len;
+	}
+	return at;
+}
+
+static size_t write_bundled(uint8_t *to, const struct vector_bundled *bundled, size_t count)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		weft__wire_put_bundled(to + at, bundled[i].frame, bundled[i].len);
+		at += weft__bundled_room(bundled[i].len);
 	}
 	return at;
 }
@@ -265,6 +316,16 @@ static void assert_records_equal(const struct parts *parts, const struct vector 
 	}
 }
 
+static void assert_bundled_equal(const struct parts *parts, const struct vector *v)
+{
+	assert_int_equal(parts->bundled_count, v->bundled_count);
+	for (size_t i = 0; i < v->bundled_count; i++) {
+		assert_int_equal(parts->bundled[i].len, v->bundled[i].len);
+		assert_memory_equal(parts->bundled[i].frame, v->bundled[i].frame,
+				    v->bundled[i].len);
+	}
+}
+
 static void assert_parts(const struct parts *parts, const struct vector *v)
 {
 	assert_header_equal(&parts->header, &v->header);
@@ -301,6 +362,9 @@ static void assert_parts(const struct parts *parts, const struct vector *v)
 		assert_true(parts->ping.instance == v->ping.instance);
 		assert_addr_equal(&parts->ping.addr, &v->ping.addr);
 		break;
+	case WEFT__BUNDLE:
+		assert_bundled_equal(parts, v);
+		break;
 	default:
 		break;
 	}
@@ -325,6 +389,12 @@ static void test_vectors_are_read(void **state)
 	}
 }
 
+/* Whether the contents are written piece by piece, into room that the caller has seen to. */
+static bool is_in_pieces(const struct vector *v)
+{
+	return v->header.type == WEFT__DATA || v->header.type == WEFT__BUNDLE;
+}
+
 /* Each into as much room as it needs, and refused by each smaller one. */
 static void test_vectors_are_written(void **state)
 {
@@ -339,8 +409,7 @@ static void test_vectors_are_written(void **state)
 		print_message("%s\n", v->name);
 		assert_int_equal(weft__wire_put_header(header, &v->header), WEFT__HEADER_LEN);
 		assert_memory_equal(header, v->frame, WEFT__HEADER_LEN);
-		for (size_t room = 0; v->header.type != WEFT__DATA && room <= contents_len + 1;
-		     room++) {
+		for (size_t room = 0; !is_in_pieces(v) && room <= contents_len + 1; room++) {
 			uint8_t *to = malloc(room > 0 ? room : 1);
 			size_t want = room < contents_len ? 0 : contents_len;
 
@@ -369,9 +438,28 @@ static void test_vectors_of_data_are_written(void **state)
 	}
 }
 
-/* Whether a DATA frame cut off there ends with a record: such is a shorter frame, and a good one.
- */
-static bool ends_a_record(const struct vector *v, size_t len)
+static void test_vectors_of_bundles_are_written(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < COUNT(vectors); i++) {
+		const struct vector *v = &vectors[i];
+		size_t contents_len = v->len - WEFT__HEADER_LEN;
+		uint8_t *to;
+
+		if (v->kind != VECTOR_FRAMES || v->header.type != WEFT__BUNDLE)
+			continue;
+		to = malloc(contents_len);
+		assert_non_null(to);
+		memset(to, PATTERN, contents_len);
+		assert_int_equal(write_bundled(to, v->bundled, v->bundled_count), contents_len);
+		assert_memory_equal(to, v->frame + WEFT__HEADER_LEN, contents_len);
+		free(to);
+	}
+}
+
+/* Whether a frame cut off there ends with a record, or with a frame and its padding if it is a
+ * bundle: such is a shorter frame, and a good one. */
+static bool ends_a_piece(const struct vector *v, size_t len)
 {
 	size_t at = WEFT__HEADER_LEN;
 
@@ -379,6 +467,11 @@ static bool ends_a_record(const struct vector *v, size_t len)
 		if (len == at + WEFT__RECORD_LEN + v->records[i].len)
 			return true;
 		at += weft__record_room(v->records[i].len);
+		if (len == at)
+			return true;
+	}
+	for (size_t i = 0; i < v->bundled_count; i++) {
+		at += weft__bundled_room(v->bundled[i].len);
 		if (len == at)
 			return true;
 	}
@@ -395,7 +488,7 @@ static void test_cut_anywhere(void **state)
 			continue;
 		print_message("%s\n", v->name);
 		for (size_t len = 0; len < v->len; len++)
-			assert_int_equal(reads(v->frame, len), ends_a_record(v, len));
+			assert_int_equal(reads(v->frame, len), ends_a_piece(v, len));
 	}
 }
 
@@ -685,7 +778,8 @@ static void test_reserved_is_ignored(void **state)
 		{"connect-tcp", 8, 8},	   {"connect-tcp", 94, 2}, {"accept-shm", 94, 2},
 		{"reject-refused", 46, 2}, {"data-two", 53, 3},	   {"data-two", 76, 4},
 		{"part-first", 69, 3},	   {"grant", 52, 4},	   {"abort-receiver", 37, 1},
-		{"ping", 50, 2},	   {"close", 38, 2},
+		{"ping", 50, 2},	   {"close", 38, 2},	   {"bundle", 8, 8},
+		{"bundle", 36, 4},	   {"bundle", 107, 5},	   {"bundle", 116, 4},
 	};
 
 	(void)state;
@@ -697,7 +791,7 @@ static void test_reserved_is_ignored(void **state)
 		memcpy(frame, v.frame, v.len);
 		memset(frame + reserved[i].at, 0xff, reserved[i].len);
 		assert_true(read_frame(frame, v.len, &parts));
-		/* What CONNECT has there is read, and left to the session to ignore. */
+		/* What CONNECT and BUNDLE have there is read, and left to the session to ignore. */
 		if (reserved[i].at == 8)
 			v.header.session = UINT64_MAX;
 		assert_parts(&parts, &v);
@@ -840,6 +934,99 @@ static void test_bad_records(void **state)
 	assert_true(weft__record_room(9) == 32);
 }
 
+/* Frames of every length round a multiple of 8, alone and together, and the longest that fits. */
+static void test_bundled(void **state)
+{
+	uint8_t bytes[128];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(0xff - i);
+	for (size_t len = WEFT__HEADER_LEN; len <= sizeof(bytes); len++) {
+		const struct vector_bundled bundled[] = {
+			{bytes, len}, {bytes, WEFT__HEADER_LEN}, {bytes, len}};
+		size_t room = weft__bundled_room(len);
+
+		assert_true(room % 8 == 0);
+		assert_true(room >= WEFT__BUNDLED_LEN + len && room < WEFT__BUNDLED_LEN + len + 8);
+		for (size_t count = 1; count <= COUNT(bundled); count++) {
+			const struct vector want = {.bundled = bundled, .bundled_count = count};
+			size_t whole = (count + 1) / 2 * room + count / 2 * 40;
+			uint8_t *to = malloc(whole), *cut;
+			struct parts parts;
+
+			assert_non_null(to);
+			memset(to, PATTERN, whole);
+			assert_int_equal(write_bundled(to, bundled, count), whole);
+			for (size_t i = WEFT__BUNDLED_LEN + len; i < room; i++)
+				assert_int_equal(to[i], 0);
+			assert_true(read_bundled(to, whole, &parts));
+			assert_bundled_equal(&parts, &want);
+			/* Without the last byte, be it padding or not, the last frame is refused,
+			 * and no other. */
+			cut = exact_copy(to, whole - 1);
+			assert_false(read_bundled(cut, whole - 1, &parts));
+			assert_int_equal(parts.bundled_count, count - 1);
+			free(cut);
+			free(to);
+		}
+	}
+	/* No more of a frame is read than its length says, nor more written than its room. */
+	for (size_t len = WEFT__HEADER_LEN; len <= WEFT__HEADER_LEN + 8; len++) {
+		uint8_t *frame = exact_copy(bytes, len), *to = malloc(weft__bundled_room(len));
+
+		assert_non_null(to);
+		weft__wire_put_bundled(to, frame, len);
+		assert_memory_equal(to + WEFT__BUNDLED_LEN, frame, len);
+		assert_int_equal(to[0], len);
+		for (int i = 1; i < WEFT__BUNDLED_LEN; i++)
+			assert_int_equal(to[i], 0);
+		free(frame);
+		free(to);
+	}
+}
+
+/* Each byte of a length counts, and none of them wraps when a head or padding is added. */
+static void test_bad_bundles(void **state)
+{
+	uint8_t good[80] = {[0] = 32, [40] = 32};
+	struct parts parts;
+
+	(void)state;
+	assert_true(read_bundled(good, sizeof(good), &parts));
+	assert_int_equal(parts.bundled_count, 2);
+	for (size_t len = 0; len < sizeof(good); len++) {
+		uint8_t *copy = exact_copy(good, len);
+
+		assert_int_equal(read_bundled(copy, len, &parts), len == 40);
+		assert_int_equal(parts.bundled_count, len >= 40);
+		free(copy);
+	}
+	for (uint32_t value = 0; value < 256; value++) {
+		good[40] = (uint8_t)value;
+		assert_int_equal(read_bundled(good, sizeof(good), &parts), value == 32);
+		assert_int_equal(parts.bundled_count, value == 32 ? 2 : 1);
+	}
+	good[40] = 32;
+	for (int at = 41; at < 44; at++) {
+		good[at] = 1;
+		assert_false(read_bundled(good, sizeof(good), &parts));
+		good[at] = 0;
+	}
+	for (uint32_t below = 1; below <= 64; below++) {
+		uint32_t len = (uint32_t)0 - below;
+
+		for (int i = 0; i < 4; i++)
+			good[i] = (uint8_t)(len >> 8 * i);
+		assert_false(read_bundled(good, sizeof(good), &parts));
+		assert_false(read_bundled(good, 40, &parts));
+		assert_int_equal(parts.bundled_count, 0);
+	}
+	assert_true(weft__bundled_room(32) == 40);
+	assert_true(weft__bundled_room(33) == 48);
+	assert_true(weft__bundled_room(40) == 48);
+}
+
 static void test_after_wraps(void **state)
 {
 	static const uint32_t places[] = {0,	      1,	  2,	      0x7fffffff,
@@ -865,6 +1052,7 @@ int main(void)
 		cmocka_unit_test(test_vectors_are_read),
 		cmocka_unit_test(test_vectors_are_written),
 		cmocka_unit_test(test_vectors_of_data_are_written),
+		cmocka_unit_test(test_vectors_of_bundles_are_written),
 		cmocka_unit_test(test_cut_anywhere),
 		cmocka_unit_test(test_longer_than_said),
 		cmocka_unit_test(test_header_values),
@@ -880,6 +1068,8 @@ int main(void)
 		cmocka_unit_test(test_records),
 		cmocka_unit_test(test_rest),
 		cmocka_unit_test(test_bad_records),
+		cmocka_unit_test(test_bundled),
+		cmocka_unit_test(test_bad_bundles),
 		cmocka_unit_test(test_after_wraps),
 	};
 

@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Frames of several sessions in one libfabric message: when they share one and when not, what
+ * becomes of each, and what a stranger may put into one.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nodeimpl.h"
+#include "nodes.h"
+#include "peer.h"
+
+#define SESSIONS 10
+
+static struct party *a, *b;
+static weft_peer peers[SESSIONS];
+
+static void echo(struct party *party, const struct weft_msg *msg)
+{
+	struct weft_send send = WEFT_SEND_INIT;
+	send.data = msg->data;
+	send.len = msg->len;
+	assert_int_equal(weft_msg_reply(party->node, msg, &send), 0);
+}
+
+/* Two nodes with so many sessions, which are quiet. opts NULL: the usual ones. */
+static void begin(const struct weft_node_opts *opts, int sessions)
+{
+	a = party_open(opts);
+	b = party_open(opts);
+	for (int i = 0; i < sessions; i++)
+		peers[i] = meet(a, b);
+	nodes_pass(2 * WEFT__OWED_MS);
+}
+
+/* A message of so many bytes, from i on, by each session. */
+static void ask_all(size_t len, struct fate *fates)
+{
+	uint8_t *data = calloc(1, len);
+	assert_non_null(data);
+	for (int i = 0; i < SESSIONS; i++) {
+		memset(data, 'A' + i, len);
+		struct weft_send send = asking(data, len, &fates[i]);
+		assert_int_equal(weft_peer_send(a->node, peers[i], &send), 0);
+	}
+	free(data);
+}
+
+static void check_fates(const struct fate *fates)
+{
+	for (int i = 0; i < SESSIONS; i++) {
+		assert_int_equal(fates[i].sent, 1);
+		assert_int_equal(fates[i].sent_status, 0);
+		assert_int_equal(fates[i].replies, 1);
+		assert_int_equal(fates[i].reply_status, 0);
+		assert_int_equal(fates[i].text[0], 'A' + i);
+	}
+}
+
+/* The first message leaves at once; what comes while it is under way goes together, and so do the
+ * answers. */
+static void sessions_share_a_message(void **state)
+{
+	struct fate fates[SESSIONS] = {0};
+	(void)state;
+	begin(NULL, SESSIONS);
+	struct weft_node_stats before = party_stats(a);
+	b->on_message = echo;
+	ask_all(5, fates);
+	assert_int_equal(party_stats(a).frames_in_flight, 1);
+	nodes_until(&b->messages, SESSIONS);
+	nodes_until(&fates[SESSIONS - 1].replies, 1);
+	nodes_pass(2 * WEFT__OWED_MS);
+	check_fates(fates);
+	struct weft_node_stats after = party_stats(a), theirs = party_stats(b);
+	assert_in_range(after.frames_sent - before.frames_sent, SESSIONS, 2 * SESSIONS);
+	assert_in_range(after.bundles_sent, 1, 2);
+	assert_int_equal(theirs.bundles_received, after.bundles_sent);
+	assert_int_equal(theirs.frames_received, after.frames_sent);
+	assert_in_range(theirs.bundles_sent, 1, 2);
+	assert_int_equal(after.bundles_received, theirs.bundles_sent);
+	assert_int_equal(a->node->frames.big_used, 0);
+	nodes_check_budgets();
+}
+
+/* Answers, acknowledgement and credit of many rounds. */
+static void rounds(void **state)
+{
+	(void)state;
+	begin(NULL, SESSIONS);
+	b->on_message = echo;
+	for (int round = 1; round <= 300; round++) {
+		struct fate fates[SESSIONS] = {0};
+		ask_all(100, fates);
+		nodes_until(&b->messages, round * SESSIONS);
+		for (int i = 0; i < SESSIONS; i++)
+			nodes_until(&fates[i].sent, 1);
+		check_fates(fates);
+	}
+	assert_in_range(party_stats(a).bundles_sent, 300, 1000);
+	assert_int_equal(a->closed + b->closed, 0);
+	nodes_check_budgets();
+}
+
+static void one_session_has_nobody_to_share_with(void **state)
+{
+	(void)state;
+	begin(NULL, 1);
+	struct party *c = party_open(NULL);
+	weft_peer other = meet(a, c);
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(say(a, peers[0], "one", NULL), 0);
+		assert_int_equal(say(a, other, "two", NULL), 0);
+	}
+	nodes_until(&b->messages, 20);
+	nodes_until(&c->messages, 20);
+	assert_int_equal(party_stats(a).bundles_sent, 0);
+}
+
+/* Both sides have to know of it. */
+static void only_where_it_is_agreed(void **state)
+{
+	struct fate fates[SESSIONS] = {0};
+	(void)state;
+	a = party_open(NULL);
+	b = party_open(NULL);
+	b->node->features &= ~WEFT__FEATURE_BUNDLE;
+	for (int i = 0; i < SESSIONS; i++)
+		peers[i] = meet(a, b);
+	b->on_message = echo;
+	ask_all(5, fates);
+	nodes_until(&b->messages, SESSIONS);
+	nodes_pass(2 * WEFT__OWED_MS);
+	check_fates(fates);
+	assert_int_equal(party_stats(a).bundles_sent + party_stats(b).bundles_sent, 0);
+}
+
+/* As many as fit; what is longer than half a frame goes by itself. */
+static void as_many_as_fit(void **state)
+{
+	struct fate third[SESSIONS] = {0}, half[SESSIONS] = {0};
+	(void)state;
+	begin(NULL, SESSIONS);
+	b->on_message = echo;
+	ask_all(FRAME_SIZE / 3 - 100, third);
+	nodes_until(&b->messages, SESSIONS);
+	/* One by itself, nine by three, and perhaps what is owed for the answers. */
+	assert_in_range(party_stats(a).bundles_sent, 3, 4);
+	nodes_pass(2 * WEFT__OWED_MS);
+	check_fates(third);
+	uint64_t before = party_stats(a).bundles_sent;
+	ask_all(FRAME_SIZE / 2 + 1, half);
+	nodes_until(&b->messages, 2 * SESSIONS);
+	assert_in_range(party_stats(a).bundles_sent, before, before + 1);
+	nodes_pass(2 * WEFT__OWED_MS);
+	check_fates(half);
+}
+
+/* The other side takes shorter frames than this one. */
+static void not_longer_than_the_other_side_takes(void **state)
+{
+	struct fate fates[SESSIONS] = {0};
+	(void)state;
+	struct fake_provider *provider = party_provider(&fake_tcp);
+	a = party_open(NULL);
+	provider->max_msg = 2048;
+	b = party_open(NULL);
+	assert_int_equal(b->node->frame_size, 2048);
+	for (int i = 0; i < SESSIONS; i++)
+		peers[i] = meet(a, b);
+	nodes_pass(2 * WEFT__OWED_MS);
+	b->on_message = echo;
+	ask_all(500, fates);
+	nodes_until(&b->messages, SESSIONS);
+	/* One by itself, nine by three, and perhaps what is owed for the answers. */
+	assert_in_range(party_stats(a).bundles_sent, 3, 4);
+	nodes_pass(2 * WEFT__OWED_MS);
+	check_fates(fates);
+	assert_int_equal(a->closed + b->closed, 0);
+}
+
+static struct weft_msg *held[SESSIONS];
+static int held_count;
+
+static void hold(struct party *party, const struct weft_msg *msg)
+{
+	assert_true(held_count < SESSIONS);
+	held[held_count] = weft_msg_hold(party->node, msg);
+	assert_non_null(held[held_count++]);
+}
+
+static void check_held(void)
+{
+	for (int i = 0; i < SESSIONS; i++) {
+		if (!held[i])
+			continue;
+		const char *data = held[i]->data;
+		assert_int_equal(held[i]->len, 50);
+		assert_true(data[0] >= 'A' && data[0] < 'A' + SESSIONS && data[49] == data[0]);
+	}
+}
+
+/* The memory of a bundle stays as long as a message of it is held, and each keeps its own session's
+ * credit. */
+static void messages_of_a_bundle_are_held(void **state)
+{
+	/* Some end when the test is over. */
+	static struct fate fates[SESSIONS];
+	(void)state;
+	memset(fates, 0, sizeof(fates));
+	held_count = 0;
+	begin(NULL, SESSIONS);
+	b->on_message = hold;
+	ask_all(50, fates);
+	nodes_until(&b->messages, SESSIONS);
+	assert_int_equal(party_stats(a).bundles_sent, 1);
+	nodes_pass(2 * WEFT__OWED_MS);
+	b->on_message = NULL;
+	uint32_t posted = b->node->frames.posted;
+	for (int i = 0; i < SESSIONS; i += 2) {
+		weft_msg_release(held[i]);
+		held[i] = NULL;
+		for (int j = 0; j < SESSIONS; j++)
+			say(a, peers[j], "others come meanwhile", NULL);
+		nodes_pass(10);
+		check_held();
+	}
+	for (int i = 1; i < SESSIONS; i += 2) {
+		weft_msg_release(held[i]);
+		held[i] = NULL;
+	}
+	nodes_pass(2 * WEFT__OWED_MS);
+	assert_true(b->node->frames.posted >= posted);
+	assert_int_equal(party_stats(b).held, 0);
+	nodes_check_budgets();
+	/* Also when the node is closed first. */
+	held_count = 0;
+	b->on_message = hold;
+	ask_all(50, fates);
+	nodes_until(&held_count, SESSIONS);
+	party_close(b, 0);
+	check_held();
+	for (int i = 0; i < SESSIONS; i++)
+		weft_msg_release(held[i]);
+}
+
+/* The net has no room for it: all of it waits, and nothing is lost. */
+static void a_net_without_room(void **state)
+{
+	struct fate fates[SESSIONS] = {0};
+	struct weft_net_opts net = quiet_opts();
+	(void)state;
+	party_provider(&fake_tcp);
+	net.provider = fake_tcp.name;
+	net.max_ops_per_peer = 1;
+	struct weft_node_opts opts = node_opts();
+	opts.net = &net;
+	begin(&opts, SESSIONS);
+	b->on_message = echo;
+	/* The first one, and then the bundle, never end before they are given up. */
+	fake_next("fi_send", &b->addr, 1,
+		  &(struct fake_fate){.outcome = FAKE_DELIVER, .delay_ns = 100 * FAKE_NS_PER_MS});
+	ask_all(5, fates);
+	nodes_pass(50);
+	assert_int_equal(b->messages, 0);
+	assert_int_equal(party_stats(a).frames_in_flight, 1);
+	nodes_until(&b->messages, SESSIONS);
+	assert_in_range(party_stats(a).bundles_sent, 1, 2);
+	nodes_pass(2 * WEFT__OWED_MS);
+	check_fates(fates);
+	assert_int_equal(a->closed + b->closed, 0);
+}
+
+/* Sessions that end while their frames wait give them back, and the others' leave. */
+static void sessions_end_while_they_wait(void **state)
+{
+	struct fate fates[SESSIONS] = {0};
+	struct weft_net_opts net = quiet_opts();
+	(void)state;
+	party_provider(&fake_tcp);
+	net.provider = fake_tcp.name;
+	net.max_ops_per_peer = 1;
+	struct weft_node_opts opts = node_opts();
+	opts.net = &net;
+	begin(&opts, SESSIONS);
+	b->on_message = echo;
+	fake_next("fi_send", &b->addr, 1, &(struct fake_fate){.outcome = FAKE_VANISH});
+	ask_all(5, fates);
+	nodes_pass(10);
+	assert_false(TAILQ_EMPTY(&a->node->routes_waiting));
+	for (int i = 0; i < SESSIONS; i++)
+		assert_int_equal(weft_peer_close(a->node, peers[i], 0), 0);
+	nodes_until(&a->closed, SESSIONS);
+	for (int i = 0; i < SESSIONS; i++)
+		assert_int_equal(fates[i].sent, 1);
+	nodes_pass(20000);
+	assert_int_equal(a->node->peers, 0);
+	assert_null(a->node->routes);
+	assert_true(TAILQ_EMPTY(&a->node->routes_waiting));
+	assert_int_equal(a->node->frames.big_used, 0);
+}
+
+/* The node is closed while frames wait. */
+static void a_node_ends_while_they_wait(void **state)
+{
+	struct fate fates[SESSIONS] = {0};
+	struct weft_net_opts net = quiet_opts();
+	(void)state;
+	party_provider(&fake_tcp);
+	net.provider = fake_tcp.name;
+	net.max_ops_per_peer = 1;
+	struct weft_node_opts opts = node_opts();
+	opts.net = &net;
+	begin(&opts, SESSIONS);
+	fake_next("fi_send", &b->addr, 1, &(struct fake_fate){.outcome = FAKE_VANISH});
+	ask_all(5, fates);
+	nodes_pass(10);
+	assert_false(TAILQ_EMPTY(&a->node->routes_waiting));
+	party_close(a, 0);
+	for (int i = 0; i < SESSIONS; i++)
+		assert_int_equal(fates[i].sent, 1);
+}
+
+/* One libfabric message fails: it is the end of each session in it, and of no other. */
+static void a_bundle_breaks(void **state)
+{
+	struct fate fates[SESSIONS] = {0}, other = {0};
+	(void)state;
+	begin(NULL, SESSIONS);
+	struct party *c = party_open(NULL);
+	weft_peer apart = meet(a, c);
+	fake_skip("fi_send", 1);
+	fake_next("fi_send", &b->addr, 1,
+		  &(struct fake_fate){.outcome = FAKE_BREAK, .err = EIO, .prov_errno = 7});
+	ask_all(5, fates);
+	nodes_until(&a->closed, 1);
+	nodes_pass(5);
+	assert_in_range(a->closed, SESSIONS - 1, SESSIONS);
+	assert_int_equal(a->end.reason, WEFT_REASON_FABRIC);
+	assert_int_equal(a->end.prov_errno, 7);
+	nodes_pass(3000);
+	for (int i = 0; i < SESSIONS; i++)
+		assert_int_equal(fates[i].sent, 1);
+	struct weft_send send = telling("still here", 10, &other);
+	assert_int_equal(weft_peer_send(a->node, apart, &send), 0);
+	nodes_until(&other.sent, 1);
+	assert_int_equal(other.sent_status, 0);
+	assert_int_equal(a->node->frames.big_used, 0);
+}
+
+/* The net refuses it for good. */
+static void a_bundle_is_refused(void **state)
+{
+	struct fate fates[SESSIONS] = {0};
+	(void)state;
+	begin(NULL, SESSIONS);
+	weft_dest dest = weft__peer_find(a->node, peers[0])->dest;
+	ask_all(5, fates);
+	/* Nothing else makes layer 1 refuse what it could take. */
+	for (int i = 0; i < SESSIONS; i++)
+		weft_net_remove_peer(a->node->net, dest);
+	nodes_until(&a->closed, SESSIONS);
+	assert_int_equal(a->end.reason, WEFT_REASON_FABRIC);
+	for (int i = 0; i < SESSIONS; i++)
+		assert_int_equal(fates[i].sent, 1);
+	nodes_pass(20000);
+	assert_null(a->node->routes);
+	assert_int_equal(a->node->frames.big_used, 0);
+}
+
+/* ---- a stranger's bundles */
+
+static struct raw raw;
+static uint8_t bundle[16384];
+static size_t bundle_len;
+
+static void bundle_begin(void)
+{
+	struct weft__header header = {.version = 1, .type = WEFT__BUNDLE};
+	bundle_len = weft__wire_put_header(bundle, &header);
+}
+
+static void bundle_add(enum weft__frame_type type, uint64_t session, uint32_t number,
+		       const void *body, size_t len)
+{
+	uint8_t frame[1024];
+	struct weft__header header = {
+		.version = 1,
+		.type = (uint8_t)type,
+		.session = session,
+		.number = number,
+		.credit = 100,
+	};
+	weft__wire_put_header(frame, &header);
+	if (len > 0)
+		memcpy(frame + WEFT__HEADER_LEN, body, len);
+	weft__wire_put_bundled(bundle + bundle_len, frame, WEFT__HEADER_LEN + len);
+	bundle_len += weft__bundled_room(WEFT__HEADER_LEN + len);
+}
+
+static void bundle_add_text(uint64_t session, uint32_t number, uint32_t id, const char *text)
+{
+	uint8_t body[64] = {0};
+	size_t len = strlen(text);
+	memcpy(weft__wire_put_record(body, id, 0, (uint32_t)len), text, len);
+	bundle_add(WEFT__DATA, session, number, body, weft__record_room(len));
+}
+
+/* A node that has two sessions with a stranger. */
+static void begin_with_stranger(uint64_t ids[2])
+{
+	a = party_open(NULL);
+	raw_open(&raw, a);
+	raw.credit = 100;
+	raw.hello.features = WEFT__FEATURE_BUNDLE;
+	raw_meet(&raw);
+	ids[0] = raw.peer_id;
+	raw.hello.session ^= 0xff00;
+	raw.hello.nonce ^= 0xff00;
+	raw.came[WEFT__ACCEPT] = 0;
+	raw_meet(&raw);
+	ids[1] = raw.peer_id;
+	assert_int_not_equal(ids[0], ids[1]);
+	assert_int_equal(a->opened, 2);
+}
+
+/* Each frame in it counts for itself. */
+static void what_harms_nobody_else(void **state)
+{
+	uint64_t ids[2];
+	(void)state;
+	begin_with_stranger(ids);
+	struct weft_node_stats before = party_stats(a);
+	bundle_begin();
+	bundle_add(WEFT__CONNECT, 0, 0, NULL, 0);
+	bundle_add(WEFT__ACCEPT, ids[0], 0, NULL, 0);
+	bundle_add(WEFT__REJECT, ids[0], 0, NULL, 0);
+	bundle_add(WEFT__BUNDLE, 0, 0, NULL, 0);
+	bundle_add(WEFT__PONG, ids[0], 0, "contents", 8);
+	bundle_add((enum weft__frame_type)99, ids[0], 0, NULL, 0);
+	bundle_add(WEFT__CREDIT, ids[0] ^ 0x10, 0, NULL, 0);
+	bundle_add_text(ids[1], 1, 1, "good");
+	raw_send(&raw, bundle, bundle_len);
+	nodes_until(&a->messages, 1);
+	assert_string_equal(a->text, "good");
+	struct weft_node_stats after = party_stats(a);
+	assert_int_equal(after.drop_malformed, before.drop_malformed + 6);
+	assert_int_equal(after.drop_unknown, before.drop_unknown + 1);
+	assert_int_equal(after.bundles_received, before.bundles_received + 1);
+	assert_int_equal(a->closed, 0);
+}
+
+/* A breach of the protocol ends the session that it is of, and the next frame is taken. */
+static void one_ends_and_the_other_goes_on(void **state)
+{
+	uint64_t ids[2];
+	(void)state;
+	begin_with_stranger(ids);
+	bundle_begin();
+	bundle_add(WEFT__DATA, ids[0], 1, "no record", 9);
+	bundle_add_text(ids[0], 2, 1, "too late");
+	bundle_add_text(ids[1], 1, 1, "good");
+	raw_send(&raw, bundle, bundle_len);
+	nodes_until(&a->messages, 1);
+	assert_string_equal(a->text, "good");
+	nodes_until(&a->closed, 1);
+	assert_int_equal(a->end.reason, WEFT_REASON_PROTOCOL);
+	nodes_pass(20);
+	assert_int_equal(a->closed, 1);
+	assert_int_equal(a->messages, 1);
+}
+
+/* Frames of a session come in any order, in one bundle and another. */
+static void early_ones_are_kept(void **state)
+{
+	uint64_t ids[2];
+	(void)state;
+	begin_with_stranger(ids);
+	weft__peer_find(a->node, a->peer)->s.credit.granted += 4;
+	a->node->pool.out += 4;
+	a->node->pool.borrowed += 4;
+	bundle_begin();
+	bundle_add_text(ids[1], 3, 3, "three");
+	bundle_add_text(ids[1], 2, 2, "two");
+	raw_send(&raw, bundle, bundle_len);
+	nodes_pass(10);
+	assert_int_equal(a->messages, 0);
+	bundle_begin();
+	bundle_add_text(ids[1], 2, 2, "two again");
+	bundle_add_text(ids[1], 1, 1, "one");
+	raw_send(&raw, bundle, bundle_len);
+	nodes_until(&a->messages, 3);
+	assert_string_equal(a->text, "three");
+	assert_int_equal(party_stats(a).drop_duplicate, 1);
+	assert_int_equal(a->closed, 0);
+}
+
+/* What is behind a wrong length cannot be found. */
+static void a_bundle_that_is_malformed(void **state)
+{
+	uint64_t ids[2];
+	(void)state;
+	begin_with_stranger(ids);
+	uint64_t before = party_stats(a).drop_malformed;
+	bundle_begin();
+	bundle_add_text(ids[0], 1, 1, "good");
+	size_t second = bundle_len;
+	bundle_add_text(ids[1], 1, 1, "lost");
+	for (uint32_t len = 0; len <= 255; len += len < 31 ? 31 : 112) {
+		bundle[second] = (uint8_t)len;
+		raw_send(&raw, bundle, bundle_len);
+	}
+	raw_send(&raw, bundle, second + 7);
+	raw_send(&raw, bundle, WEFT__HEADER_LEN);
+	nodes_pass(20);
+	assert_int_equal(a->messages, 1);
+	assert_string_equal(a->text, "good");
+	assert_int_equal(party_stats(a).drop_malformed, before + 6);
+	assert_int_equal(party_stats(a).drop_duplicate, 4);
+	assert_int_equal(a->closed, 0);
+}
+
+/* Without memory for what is in it, its sessions end as if it had been lost, and no other one. */
+static void without_memory(void **state)
+{
+	struct fate fates[SESSIONS] = {0};
+	(void)state;
+	begin(NULL, SESSIONS);
+	struct party *c = party_open(NULL);
+	weft_peer apart = meet(b, c);
+	/* Once with memory, so that the other side has its own. */
+	ask_all(5, fates);
+	nodes_until(&b->messages, SESSIONS);
+	nodes_pass(2 * WEFT__OWED_MS);
+	/* As if all that there were are in use. */
+	TAILQ_INIT(&b->node->frames.views);
+	ask_all(5, fates);
+	fake_refuse("calloc", NULL, ENOMEM, 1);
+	nodes_until(&b->closed, 1);
+	fake_no_faults();
+	assert_int_equal(b->end.reason, WEFT_REASON_GAP);
+	assert_int_equal(party_stats(b).recv_errors, 1);
+	nodes_pass(3000);
+	assert_int_equal(b->closed, 1);
+	assert_int_equal(say(b, apart, "still here", NULL), 0);
+	nodes_until(&c->messages, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		nodes_test(sessions_share_a_message),
+		nodes_test(rounds),
+		nodes_test(one_session_has_nobody_to_share_with),
+		nodes_test(only_where_it_is_agreed),
+		nodes_test(as_many_as_fit),
+		nodes_test(not_longer_than_the_other_side_takes),
+		nodes_test(messages_of_a_bundle_are_held),
+		nodes_test(a_net_without_room),
+		nodes_test(sessions_end_while_they_wait),
+		nodes_test(a_node_ends_while_they_wait),
+		nodes_test(a_bundle_breaks),
+		nodes_test(a_bundle_is_refused),
+		nodes_test(what_harms_nobody_else),
+		nodes_test(one_ends_and_the_other_goes_on),
+		nodes_test(early_ones_are_kept),
+		nodes_test(a_bundle_that_is_malformed),
+		nodes_test(without_memory),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
