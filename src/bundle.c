@@ -176,9 +176,8 @@ void weft__bundle_forget(struct weft_node *node, struct weft__peer *peer)
 
 void weft__routes_free(struct weft_node *node)
 {
-	struct weft__route *route, *next;
-	HASH_ITER(by_dest, node->routes, route, next)
-	{
+	struct weft__route *route;
+	while ((route = node->routes)) {
 		struct weft__sframe *frame;
 		while ((frame = TAILQ_FIRST(&route->waiting))) {
 			TAILQ_REMOVE(&route->waiting, frame, link);
