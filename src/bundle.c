@@ -63,31 +63,48 @@ static void leave_list(struct weft_node *node, struct weft__route *route)
 	route->is_waiting = false;
 }
 
-/* Whether one more frame of the route has room in a bundle that is so long. */
-static bool has_room(const struct weft_node *node, size_t len, const struct weft__sframe *frame)
+/*
+ * Whether one more waiting frame has room in a bundle of this length, which may be *max long. With
+ * it, it may be no longer than its session allows: sessions of a process that was started again may
+ * not allow the same.
+ */
+static bool has_room(const struct weft_node *node, size_t len, const struct weft__sframe *frame,
+		     size_t *max)
 {
-	size_t max = frame->peer->s.max_frame;
-	if (max > node->frame_size)
-		max = node->frame_size;
-	return len + weft__bundled_room(frame->len) <= max;
+	size_t theirs = frame->peer->s.max_frame;
+	size_t most = theirs < node->frame_size ? theirs : node->frame_size;
+	if (most > *max)
+		most = *max;
+	if (len + weft__bundled_room(frame->len) > most)
+		return false;
+	*max = most;
+	return true;
 }
 
-/* Moves as many of the waiting frames as fit, two at least, into a bundle. Returns NULL if that
- * cannot be. */
+/* Whether the first two of the waiting frames fit into one bundle. */
+static bool two_fit(const struct weft_node *node, const struct weft__route *route)
+{
+	const struct weft__sframe *first = TAILQ_FIRST(&route->waiting);
+	const struct weft__sframe *second = TAILQ_NEXT(first, link);
+	size_t len = WEFT__HEADER_LEN, max = SIZE_MAX;
+	return second && has_room(node, len, first, &max) &&
+	       has_room(node, len + weft__bundled_room(first->len), second, &max);
+}
+
+/* Moves as many of the waiting frames as fit into a bundle. Returns NULL if fewer than two do, or
+ * without memory. */
 static struct weft__sframe *make(struct weft_node *node, struct weft__route *route)
 {
-	struct weft__sframe *frame = TAILQ_FIRST(&route->waiting);
-	const struct weft__sframe *second = TAILQ_NEXT(frame, link);
-	if (!second || !has_room(node, WEFT__HEADER_LEN + weft__bundled_room(frame->len), second))
-		return NULL;
-	struct weft__sframe *bundle = weft__sframe_take(node, false);
+	struct weft__sframe *bundle = two_fit(node, route) ? weft__sframe_take(node, false) : NULL;
+	struct weft__sframe *frame;
+	size_t max = SIZE_MAX;
 	if (!bundle)
 		return NULL;
 	struct weft__header header = {.version = WEFT__WIRE_VERSION, .type = WEFT__BUNDLE};
 	bundle->len = weft__wire_put_header(bundle->data, &header);
 	bundle->route = route;
 	TAILQ_INIT(&bundle->bundled);
-	while ((frame = TAILQ_FIRST(&route->waiting)) && has_room(node, bundle->len, frame)) {
+	while ((frame = TAILQ_FIRST(&route->waiting)) && has_room(node, bundle->len, frame, &max)) {
 		weft__wire_put_bundled(bundle->data + bundle->len, frame->data, frame->len);
 		bundle->len += weft__bundled_room(frame->len);
 		TAILQ_REMOVE(&route->waiting, frame, link);

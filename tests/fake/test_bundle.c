@@ -180,6 +180,25 @@ static void not_longer_than_the_other_side_takes(void **state)
 	assert_int_equal(a->closed + b->closed, 0);
 }
 
+/* Nor than any one session in it allows, where they do not say the same. */
+static void the_shortest_of_all_counts(void **state)
+{
+	/* The answers that never come end when the test is over. */
+	static struct fate fates[SESSIONS];
+	(void)state;
+	begin(NULL, SESSIONS);
+	weft__peer_find(a->node, peers[1])->s.max_frame = 1024;
+	weft__peer_find(a->node, peers[SESSIONS - 1])->s.max_frame = 1024;
+	ask_all(200, fates);
+	nodes_until(&b->messages, SESSIONS);
+	/* One by itself, the second with two more, five others, and the last one by itself. */
+	assert_int_equal(party_stats(a).bundles_sent, 2);
+	assert_int_equal(party_stats(b).bundles_received, 2);
+	nodes_pass(2 * WEFT__OWED_MS);
+	for (int i = 0; i < SESSIONS; i++)
+		assert_int_equal(fates[i].sent_status, 0);
+}
+
 static struct weft_msg *held[SESSIONS];
 static int held_count;
 
@@ -556,6 +575,7 @@ int main(void)
 		nodes_test(only_where_it_is_agreed),
 		nodes_test(as_many_as_fit),
 		nodes_test(not_longer_than_the_other_side_takes),
+		nodes_test(the_shortest_of_all_counts),
 		nodes_test(messages_of_a_bundle_are_held),
 		nodes_test(a_net_without_room),
 		nodes_test(sessions_end_while_they_wait),
