@@ -12,9 +12,13 @@
 #include "peer.h"
 
 #define SESSIONS 10
+/* All that is owed has been told. */
+#define QUIET_MS (INT64_C(2) * WEFT__OWED_MS)
 
 static struct party *a, *b;
 static weft_peer peers[SESSIONS];
+/* What becomes of each session's message; some end when the test is over. */
+static struct fate fates[SESSIONS];
 
 static void echo(struct party *party, const struct weft_msg *msg)
 {
@@ -27,15 +31,16 @@ static void echo(struct party *party, const struct weft_msg *msg)
 /* Two nodes with so many sessions, which are quiet. opts NULL: the usual ones. */
 static void begin(const struct weft_node_opts *opts, int sessions)
 {
+	memset(fates, 0, sizeof(fates));
 	a = party_open(opts);
 	b = party_open(opts);
 	for (int i = 0; i < sessions; i++)
 		peers[i] = meet(a, b);
-	nodes_pass(2 * WEFT__OWED_MS);
+	nodes_pass(QUIET_MS);
 }
 
 /* A message of so many bytes, from i on, by each session. */
-static void ask_all(size_t len, struct fate *fates)
+static void ask_all(size_t len)
 {
 	uint8_t *data = calloc(1, len);
 	assert_non_null(data);
@@ -47,7 +52,7 @@ static void ask_all(size_t len, struct fate *fates)
 	free(data);
 }
 
-static void check_fates(const struct fate *fates)
+static void check_fates(void)
 {
 	for (int i = 0; i < SESSIONS; i++) {
 		assert_int_equal(fates[i].sent, 1);
@@ -62,17 +67,16 @@ static void check_fates(const struct fate *fates)
  * answers. */
 static void sessions_share_a_message(void **state)
 {
-	struct fate fates[SESSIONS] = {0};
 	(void)state;
 	begin(NULL, SESSIONS);
 	struct weft_node_stats before = party_stats(a);
 	b->on_message = echo;
-	ask_all(5, fates);
+	ask_all(5);
 	assert_int_equal(party_stats(a).frames_in_flight, 1);
 	nodes_until(&b->messages, SESSIONS);
 	nodes_until(&fates[SESSIONS - 1].replies, 1);
-	nodes_pass(2 * WEFT__OWED_MS);
-	check_fates(fates);
+	nodes_pass(QUIET_MS);
+	check_fates();
 	struct weft_node_stats after = party_stats(a), theirs = party_stats(b);
 	assert_in_range(after.frames_sent - before.frames_sent, SESSIONS, 2 * SESSIONS);
 	assert_in_range(after.bundles_sent, 1, 2);
@@ -91,12 +95,12 @@ static void rounds(void **state)
 	begin(NULL, SESSIONS);
 	b->on_message = echo;
 	for (int round = 1; round <= 300; round++) {
-		struct fate fates[SESSIONS] = {0};
-		ask_all(100, fates);
+		memset(fates, 0, sizeof(fates));
+		ask_all(100);
 		nodes_until(&b->messages, round * SESSIONS);
 		for (int i = 0; i < SESSIONS; i++)
 			nodes_until(&fates[i].sent, 1);
-		check_fates(fates);
+		check_fates();
 	}
 	assert_in_range(party_stats(a).bundles_sent, 300, 1000);
 	assert_int_equal(a->closed + b->closed, 0);
@@ -121,80 +125,78 @@ static void one_session_has_nobody_to_share_with(void **state)
 /* Both sides have to know of it. */
 static void only_where_it_is_agreed(void **state)
 {
-	struct fate fates[SESSIONS] = {0};
 	(void)state;
+	memset(fates, 0, sizeof(fates));
 	a = party_open(NULL);
 	b = party_open(NULL);
 	b->node->features &= ~WEFT__FEATURE_BUNDLE;
 	for (int i = 0; i < SESSIONS; i++)
 		peers[i] = meet(a, b);
 	b->on_message = echo;
-	ask_all(5, fates);
+	ask_all(5);
 	nodes_until(&b->messages, SESSIONS);
-	nodes_pass(2 * WEFT__OWED_MS);
-	check_fates(fates);
+	nodes_pass(QUIET_MS);
+	check_fates();
 	assert_int_equal(party_stats(a).bundles_sent + party_stats(b).bundles_sent, 0);
 }
 
 /* As many as fit; what is longer than half a frame goes by itself. */
 static void as_many_as_fit(void **state)
 {
-	struct fate third[SESSIONS] = {0}, half[SESSIONS] = {0};
 	(void)state;
 	begin(NULL, SESSIONS);
 	b->on_message = echo;
-	ask_all(FRAME_SIZE / 3 - 100, third);
+	ask_all(FRAME_SIZE / 3 - 100);
 	nodes_until(&b->messages, SESSIONS);
 	/* One by itself, nine by three, and perhaps what is owed for the answers. */
 	assert_in_range(party_stats(a).bundles_sent, 3, 4);
-	nodes_pass(2 * WEFT__OWED_MS);
-	check_fates(third);
+	nodes_pass(QUIET_MS);
+	check_fates();
 	uint64_t before = party_stats(a).bundles_sent;
-	ask_all(FRAME_SIZE / 2 + 1, half);
+	memset(fates, 0, sizeof(fates));
+	ask_all(FRAME_SIZE / 2 + 1);
 	nodes_until(&b->messages, 2 * SESSIONS);
 	assert_in_range(party_stats(a).bundles_sent, before, before + 1);
-	nodes_pass(2 * WEFT__OWED_MS);
-	check_fates(half);
+	nodes_pass(QUIET_MS);
+	check_fates();
 }
 
 /* The other side takes shorter frames than this one. */
 static void not_longer_than_the_other_side_takes(void **state)
 {
-	struct fate fates[SESSIONS] = {0};
 	(void)state;
 	struct fake_provider *provider = party_provider(&fake_tcp);
+	memset(fates, 0, sizeof(fates));
 	a = party_open(NULL);
 	provider->max_msg = 2048;
 	b = party_open(NULL);
 	assert_int_equal(b->node->frame_size, 2048);
 	for (int i = 0; i < SESSIONS; i++)
 		peers[i] = meet(a, b);
-	nodes_pass(2 * WEFT__OWED_MS);
+	nodes_pass(QUIET_MS);
 	b->on_message = echo;
-	ask_all(500, fates);
+	ask_all(500);
 	nodes_until(&b->messages, SESSIONS);
 	/* One by itself, nine by three, and perhaps what is owed for the answers. */
 	assert_in_range(party_stats(a).bundles_sent, 3, 4);
-	nodes_pass(2 * WEFT__OWED_MS);
-	check_fates(fates);
+	nodes_pass(QUIET_MS);
+	check_fates();
 	assert_int_equal(a->closed + b->closed, 0);
 }
 
 /* Nor than any one session in it allows, where they do not say the same. */
 static void the_shortest_of_all_counts(void **state)
 {
-	/* The answers that never come end when the test is over. */
-	static struct fate fates[SESSIONS];
 	(void)state;
 	begin(NULL, SESSIONS);
 	weft__peer_find(a->node, peers[1])->s.max_frame = 1024;
 	weft__peer_find(a->node, peers[SESSIONS - 1])->s.max_frame = 1024;
-	ask_all(200, fates);
+	ask_all(200);
 	nodes_until(&b->messages, SESSIONS);
 	/* One by itself, the second with two more, five others, and the last one by itself. */
 	assert_int_equal(party_stats(a).bundles_sent, 2);
 	assert_int_equal(party_stats(b).bundles_received, 2);
-	nodes_pass(2 * WEFT__OWED_MS);
+	nodes_pass(QUIET_MS);
 	for (int i = 0; i < SESSIONS; i++)
 		assert_int_equal(fates[i].sent_status, 0);
 }
@@ -224,17 +226,14 @@ static void check_held(void)
  * credit. */
 static void messages_of_a_bundle_are_held(void **state)
 {
-	/* Some end when the test is over. */
-	static struct fate fates[SESSIONS];
 	(void)state;
-	memset(fates, 0, sizeof(fates));
 	held_count = 0;
 	begin(NULL, SESSIONS);
 	b->on_message = hold;
-	ask_all(50, fates);
+	ask_all(50);
 	nodes_until(&b->messages, SESSIONS);
 	assert_int_equal(party_stats(a).bundles_sent, 1);
-	nodes_pass(2 * WEFT__OWED_MS);
+	nodes_pass(QUIET_MS);
 	b->on_message = NULL;
 	uint32_t posted = b->node->frames.posted;
 	for (int i = 0; i < SESSIONS; i += 2) {
@@ -249,14 +248,14 @@ static void messages_of_a_bundle_are_held(void **state)
 		weft_msg_release(held[i]);
 		held[i] = NULL;
 	}
-	nodes_pass(2 * WEFT__OWED_MS);
+	nodes_pass(QUIET_MS);
 	assert_true(b->node->frames.posted >= posted);
 	assert_int_equal(party_stats(b).held, 0);
 	nodes_check_budgets();
 	/* Also when the node is closed first. */
 	held_count = 0;
 	b->on_message = hold;
-	ask_all(50, fates);
+	ask_all(50);
 	nodes_until(&held_count, SESSIONS);
 	party_close(b, 0);
 	check_held();
@@ -267,7 +266,6 @@ static void messages_of_a_bundle_are_held(void **state)
 /* The net has no room for it: all of it waits, and nothing is lost. */
 static void a_net_without_room(void **state)
 {
-	struct fate fates[SESSIONS] = {0};
 	struct weft_net_opts net = quiet_opts();
 	(void)state;
 	party_provider(&fake_tcp);
@@ -280,21 +278,20 @@ static void a_net_without_room(void **state)
 	/* The first one, and then the bundle, never end before they are given up. */
 	fake_next("fi_send", &b->addr, 1,
 		  &(struct fake_fate){.outcome = FAKE_DELIVER, .delay_ns = 100 * FAKE_NS_PER_MS});
-	ask_all(5, fates);
+	ask_all(5);
 	nodes_pass(50);
 	assert_int_equal(b->messages, 0);
 	assert_int_equal(party_stats(a).frames_in_flight, 1);
 	nodes_until(&b->messages, SESSIONS);
 	assert_in_range(party_stats(a).bundles_sent, 1, 2);
-	nodes_pass(2 * WEFT__OWED_MS);
-	check_fates(fates);
+	nodes_pass(QUIET_MS);
+	check_fates();
 	assert_int_equal(a->closed + b->closed, 0);
 }
 
 /* Sessions that end while their frames wait give them back, and the others' leave. */
 static void sessions_end_while_they_wait(void **state)
 {
-	struct fate fates[SESSIONS] = {0};
 	struct weft_net_opts net = quiet_opts();
 	(void)state;
 	party_provider(&fake_tcp);
@@ -305,7 +302,7 @@ static void sessions_end_while_they_wait(void **state)
 	begin(&opts, SESSIONS);
 	b->on_message = echo;
 	fake_next("fi_send", &b->addr, 1, &(struct fake_fate){.outcome = FAKE_VANISH});
-	ask_all(5, fates);
+	ask_all(5);
 	nodes_pass(10);
 	assert_false(TAILQ_EMPTY(&a->node->routes_waiting));
 	for (int i = 0; i < SESSIONS; i++)
@@ -323,7 +320,6 @@ static void sessions_end_while_they_wait(void **state)
 /* The node is closed while frames wait. */
 static void a_node_ends_while_they_wait(void **state)
 {
-	struct fate fates[SESSIONS] = {0};
 	struct weft_net_opts net = quiet_opts();
 	(void)state;
 	party_provider(&fake_tcp);
@@ -333,7 +329,7 @@ static void a_node_ends_while_they_wait(void **state)
 	opts.net = &net;
 	begin(&opts, SESSIONS);
 	fake_next("fi_send", &b->addr, 1, &(struct fake_fate){.outcome = FAKE_VANISH});
-	ask_all(5, fates);
+	ask_all(5);
 	nodes_pass(10);
 	assert_false(TAILQ_EMPTY(&a->node->routes_waiting));
 	party_close(a, 0);
@@ -344,7 +340,7 @@ static void a_node_ends_while_they_wait(void **state)
 /* One libfabric message fails: it is the end of each session in it, and of no other. */
 static void a_bundle_breaks(void **state)
 {
-	struct fate fates[SESSIONS] = {0}, other = {0};
+	static struct fate other;
 	(void)state;
 	begin(NULL, SESSIONS);
 	struct party *c = party_open(NULL);
@@ -352,7 +348,7 @@ static void a_bundle_breaks(void **state)
 	fake_skip("fi_send", 1);
 	fake_next("fi_send", &b->addr, 1,
 		  &(struct fake_fate){.outcome = FAKE_BREAK, .err = EIO, .prov_errno = 7});
-	ask_all(5, fates);
+	ask_all(5);
 	nodes_until(&a->closed, 1);
 	nodes_pass(5);
 	assert_in_range(a->closed, SESSIONS - 1, SESSIONS);
@@ -371,11 +367,10 @@ static void a_bundle_breaks(void **state)
 /* The net refuses it for good. */
 static void a_bundle_is_refused(void **state)
 {
-	struct fate fates[SESSIONS] = {0};
 	(void)state;
 	begin(NULL, SESSIONS);
 	weft_dest dest = weft__peer_find(a->node, peers[0])->dest;
-	ask_all(5, fates);
+	ask_all(5);
 	/* Nothing else makes layer 1 refuse what it could take. */
 	for (int i = 0; i < SESSIONS; i++)
 		weft_net_remove_peer(a->node->net, dest);
@@ -422,7 +417,9 @@ static void bundle_add_text(uint64_t session, uint32_t number, uint32_t id, cons
 {
 	uint8_t body[64] = {0};
 	size_t len = strlen(text);
-	memcpy(weft__wire_put_record(body, id, 0, (uint32_t)len), text, len);
+	uint8_t *to = weft__wire_put_record(body, id, 0, (uint32_t)len);
+	for (size_t i = 0; i < len; i++)
+		to[i] = (uint8_t)text[i];
 	bundle_add(WEFT__DATA, session, number, body, weft__record_room(len));
 }
 
@@ -543,18 +540,17 @@ static void a_bundle_that_is_malformed(void **state)
 /* Without memory for what is in it, its sessions end as if it had been lost, and no other one. */
 static void without_memory(void **state)
 {
-	struct fate fates[SESSIONS] = {0};
 	(void)state;
 	begin(NULL, SESSIONS);
 	struct party *c = party_open(NULL);
 	weft_peer apart = meet(b, c);
 	/* Once with memory, so that the other side has its own. */
-	ask_all(5, fates);
+	ask_all(5);
 	nodes_until(&b->messages, SESSIONS);
-	nodes_pass(2 * WEFT__OWED_MS);
+	nodes_pass(QUIET_MS);
 	/* As if all that there were are in use. */
 	TAILQ_INIT(&b->node->frames.views);
-	ask_all(5, fates);
+	ask_all(5);
 	fake_refuse("calloc", NULL, ENOMEM, 1);
 	nodes_until(&b->closed, 1);
 	fake_no_faults();

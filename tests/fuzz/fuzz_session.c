@@ -514,7 +514,7 @@ static void deliver_spoilt(struct world *w, size_t at, uint8_t how)
 				    &frame.header.returned};
 	*fields[how % 4] += by[how / 4 % 8];
 	if (how >= 128)
-		frame.header.type = (uint8_t)(how % WEFT__TYPE_MAX + 1);
+		frame.header.type = (uint8_t)(how % WEFT__CLOSED + 1);
 	if (how >= 224)
 		frame.version = 2;
 	frame.required = how / 64;
