@@ -113,9 +113,23 @@ static int send_part(struct weft_node *node, struct weft__peer *peer, struct wef
 	return last;
 }
 
+/*
+ * A frame is about to leave by itself: those that wait to leave with others' go before it. If the
+ * sender dies in between, nothing is missing then that came before what has arrived.
+ */
+static void keep_order(struct weft_node *node, struct weft__peer *peer)
+{
+	if (!TAILQ_EMPTY(&peer->route->waiting))
+		weft__bundle_flush(node, peer->route);
+}
+
 /* Returns whether the big message at the head of the queue has left it. */
 static bool flush_big(struct weft_node *node, struct weft__peer *peer, struct weft__sframe *item)
 {
+	keep_order(node, peer);
+	/* The net may have refused what waited, and the queue is no more. */
+	if (peer->s.state == WEFT__GONE)
+		return false;
 	while (weft__session_may_send(&peer->s, true)) {
 		int ret = send_part(node, peer, item);
 		if (ret == 0)
@@ -152,6 +166,11 @@ static void flush_messages(struct weft_node *node, struct weft__peer *peer)
 			if (peer->s.state == WEFT__OPEN || peer->s.state == WEFT__CLOSING)
 				node->stats.stalls++;
 			return;
+		}
+		if (!weft__bundle_may(peer, frame)) {
+			keep_order(node, peer);
+			if (peer->s.state == WEFT__GONE)
+				return;
 		}
 		/* On success it may only be touched by its end, which is never now. */
 		bool last = TAILQ_NEXT(frame, link) == NULL;
@@ -303,6 +322,8 @@ void weft__transmit_flush(struct weft_node *node, struct weft__peer *peer)
 		weft__bulk_flush(node, peer);
 	if (!(peer->wanted & ~peer->flying))
 		return;
+	if (peer->s.state == WEFT__GONE)
+		keep_order(node, peer);
 	for (size_t i = 0; i < sizeof(controls) / sizeof(controls[0]); i++) {
 		unsigned control = controls[i].control;
 		if ((peer->wanted & control) && !(peer->flying & control))
