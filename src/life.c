@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The life of a peer: events, actions, timers, the end. Calls session, transmit, message, peer,
- * reason. */
+ * reason, stranger. */
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages. Calls frame, peer, transmit, wire. */
+/* Messages. Calls bundle, frame, peer, transmit, wire. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Messages: into frames on one side, out of them on the other, and the end of each for whoever waits for it.
- * Calls frame, peer, transmit, wire.
+ * Calls bundle, frame, peer, transmit, wire.
  */
 #ifndef WEFT_MESSAGE_H
 #define WEFT_MESSAGE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Peers: the table of sessions, their handles, their place in the address vector, and the lists of those with something
- * to do at the end of a turn. Calls session, transmit, life and layer 1.
+ * to do at the end of a turn. Calls bundle, session, transmit, life and layer 1.
  */
 #ifndef WEFT_PEER_H
 #define WEFT_PEER_H

@@ -23,7 +23,7 @@
 #define GRACE_TIMES 8
 /* What they take is not known before the first ones come, which may come all at once. */
 #define USUAL_MS 50
-/* An average forgets so much of a longer time with each one that is shorter. */
+/* With each that is quicker, this part of the difference is forgotten. */
 #define FORGET 16
 #define ANSWERS_PER_SECOND 200
 #define ANSWERING_MAX 32

@@ -24,7 +24,7 @@ struct weft__strangers {
 	struct weft__rate connects, answers;
 	uint32_t half_open;
 	uint32_t answering; /* refusals under way */
-	int64_t usual_ms;   /* what sessions take from ACCEPT to their first frame: long ones soon, short ones slowly */
+	int64_t usual_ms;   /* CONNECT to the first frame: a longer time counts at once, a shorter one by and by */
 };
 
 void weft__strangers_init(struct weft__strangers *strangers, unsigned connects, int64_t now);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Frames that leave. Calls frame, session, wire, life, peer, and layer 1. */
+/* Frames that leave. Calls bundle, frame, session, wire, life, peer, and layer 1. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Frames that leave: in the order of their numbers, as credit allows, and what becomes of each. Calls frame, session,
- * wire, life, and layer 1. */
+/* Frames that leave: in the order of their numbers, as credit allows, and what becomes of each. Calls bundle, frame,
+ * session, wire, life, and layer 1. */
 #ifndef WEFT_TRANSMIT_H
 #define WEFT_TRANSMIT_H
 

@@ -39,7 +39,19 @@ static void begin(const struct weft_node_opts *opts, int sessions)
 	nodes_pass(QUIET_MS);
 }
 
-/* A message of so many bytes, from i on, by each session. */
+/* The same on nets that take one operation a peer: what does not go with the first one waits. */
+static void begin_with_room_for_one(void)
+{
+	struct weft_net_opts net = quiet_opts();
+	party_provider(&fake_tcp);
+	net.provider = fake_tcp.name;
+	net.max_ops_per_peer = 1;
+	struct weft_node_opts opts = node_opts();
+	opts.net = &net;
+	begin(&opts, SESSIONS);
+}
+
+/* By each session a message of so many bytes, of a letter of its own. */
 static void ask_all(size_t len)
 {
 	uint8_t *data = calloc(1, len);
@@ -201,6 +213,32 @@ static void the_shortest_of_all_counts(void **state)
 		assert_int_equal(fates[i].sent_status, 0);
 }
 
+/* A long frame, which leaves by itself, does not overtake its own session's that wait: a sender
+ * that dies in between would leave a gap. */
+static void a_long_one_keeps_its_turn(void **state)
+{
+	static uint8_t data[FRAME_SIZE * 3 / 4];
+	(void)state;
+	begin(NULL, 2);
+	/* Until there is credit for two frames at once. */
+	for (int i = 1; i <= 8; i++) {
+		assert_int_equal(weft_peer_write(a->node, peers[1], data, sizeof(data)), 0);
+		nodes_until(&b->messages, i);
+	}
+	assert_true(weft__allowance_left(&weft__peer_find(a->node, peers[1])->s.allowance) >= 2);
+	nodes_pass(QUIET_MS);
+	/* The second libfabric message is lost: that is the short one, and the long one waits for
+	 * it. */
+	fake_skip("fi_send", 1);
+	fake_next("fi_send", &b->addr, 1, &(struct fake_fate){.outcome = FAKE_LOSE});
+	assert_int_equal(say(a, peers[0], "under way", NULL), 0);
+	assert_int_equal(weft_peer_write(a->node, peers[1], data, FRAME_SIZE / 3), 0);
+	assert_int_equal(weft_peer_write(a->node, peers[1], data, sizeof(data)), 0);
+	nodes_pass(20);
+	assert_int_equal(b->messages, 9);
+	assert_string_equal(b->text, "under way");
+}
+
 static struct weft_msg *held[SESSIONS];
 static int held_count;
 
@@ -266,16 +304,10 @@ static void messages_of_a_bundle_are_held(void **state)
 /* The net has no room for it: all of it waits, and nothing is lost. */
 static void a_net_without_room(void **state)
 {
-	struct weft_net_opts net = quiet_opts();
 	(void)state;
-	party_provider(&fake_tcp);
-	net.provider = fake_tcp.name;
-	net.max_ops_per_peer = 1;
-	struct weft_node_opts opts = node_opts();
-	opts.net = &net;
-	begin(&opts, SESSIONS);
+	begin_with_room_for_one();
 	b->on_message = echo;
-	/* The first one, and then the bundle, never end before they are given up. */
+	/* The first one takes its time, and all others wait for it. */
 	fake_next("fi_send", &b->addr, 1,
 		  &(struct fake_fate){.outcome = FAKE_DELIVER, .delay_ns = 100 * FAKE_NS_PER_MS});
 	ask_all(5);
@@ -289,17 +321,11 @@ static void a_net_without_room(void **state)
 	assert_int_equal(a->closed + b->closed, 0);
 }
 
-/* Sessions that end while their frames wait give them back, and the others' leave. */
+/* Sessions that end while their frames wait give them back. */
 static void sessions_end_while_they_wait(void **state)
 {
-	struct weft_net_opts net = quiet_opts();
 	(void)state;
-	party_provider(&fake_tcp);
-	net.provider = fake_tcp.name;
-	net.max_ops_per_peer = 1;
-	struct weft_node_opts opts = node_opts();
-	opts.net = &net;
-	begin(&opts, SESSIONS);
+	begin_with_room_for_one();
 	b->on_message = echo;
 	fake_next("fi_send", &b->addr, 1, &(struct fake_fate){.outcome = FAKE_VANISH});
 	ask_all(5);
@@ -320,14 +346,8 @@ static void sessions_end_while_they_wait(void **state)
 /* The node is closed while frames wait. */
 static void a_node_ends_while_they_wait(void **state)
 {
-	struct weft_net_opts net = quiet_opts();
 	(void)state;
-	party_provider(&fake_tcp);
-	net.provider = fake_tcp.name;
-	net.max_ops_per_peer = 1;
-	struct weft_node_opts opts = node_opts();
-	opts.net = &net;
-	begin(&opts, SESSIONS);
+	begin_with_room_for_one();
 	fake_next("fi_send", &b->addr, 1, &(struct fake_fate){.outcome = FAKE_VANISH});
 	ask_all(5);
 	nodes_pass(10);
@@ -572,6 +592,7 @@ int main(void)
 		nodes_test(as_many_as_fit),
 		nodes_test(not_longer_than_the_other_side_takes),
 		nodes_test(the_shortest_of_all_counts),
+		nodes_test(a_long_one_keeps_its_turn),
 		nodes_test(messages_of_a_bundle_are_held),
 		nodes_test(a_net_without_room),
 		nodes_test(sessions_end_while_they_wait),
