@@ -40,6 +40,8 @@ class Restart(common.TestCase):
         server = self.peer("keepalive=20000", "silence=60000")
         client = self.peer(bind)
         client.meet(server)
+        # A process that is killed at once may not have sent what shows it to the server.
+        server.out.wait("^opened 1$")
         client.kill()
         again = self.peer(bind)
         again.meet(server)
