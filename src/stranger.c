@@ -18,7 +18,7 @@
  * the machine is busy. It is several times what those take who do show themselves, within these
  * bounds: a flood of those who never do does not prolong it.
  */
-#define GRACE_MIN_MS 200
+#define GRACE_MIN_MS 1000
 #define GRACE_MAX_MS 2000
 #define GRACE_TIMES 8
 /* What they take is not known before the first ones come, which may come all at once. */

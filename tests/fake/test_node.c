@@ -74,7 +74,7 @@ static void limits(void **state)
 	} longer = {opts, {0}};
 	struct party *a = party_open(&longer.opts);
 	assert_int_equal(a->node->opts.max_peers, 768);
-	assert_int_equal(a->node->opts.max_half_open, 128);
+	assert_int_equal(a->node->opts.max_half_open, 192);
 	assert_int_equal(a->node->opts.keepalive_ms, 10000);
 	assert_int_equal(a->node->opts.silence_ms, 30000);
 	assert_int_equal(a->node->opts.max_connects, 2000);

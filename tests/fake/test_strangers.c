@@ -35,7 +35,7 @@ static void half_open_is_bounded(void **state)
 	assert_int_equal(stats.evicted, 0);
 	assert_int_equal(stats.drop_rate, 92);
 	/* Later they are. */
-	nodes_pass(350);
+	nodes_pass(950);
 	for (int i = 0; i < 8; i++) {
 		knock(&raw);
 		nodes_pass(1);
@@ -91,11 +91,11 @@ static void a_busy_crowd_is_given_longer(void **state)
 	raw_open(&raw, server);
 	knock(&raw);
 	nodes_until(&raw.came[WEFT__ACCEPT], 1);
-	show_itself(&raw, 75);
-	/* These never show themselves; after eight times 75 ms they are given up for others. */
+	show_itself(&raw, 150);
+	/* These never show themselves; after eight times 150 ms they are given up for others. */
 	for (int i = 0; i < 4; i++)
 		knock(&raw);
-	nodes_pass(550);
+	nodes_pass(1150);
 	knock(&raw);
 	nodes_pass(5);
 	assert_int_equal(party_stats(server).evicted, 0);
@@ -106,7 +106,7 @@ static void a_busy_crowd_is_given_longer(void **state)
 	/* It is forgotten when the others are quick. */
 	for (int i = 0; i < 40; i++) {
 		if (i > 0) {
-			nodes_pass(700);
+			nodes_pass(1300);
 			knock(&raw);
 			nodes_until(&raw.came[WEFT__ACCEPT], 6 + i);
 		}
@@ -116,7 +116,7 @@ static void a_busy_crowd_is_given_longer(void **state)
 	nodes_pass(5100);
 	for (int i = 0; i < 4; i++)
 		knock(&raw);
-	nodes_pass(250);
+	nodes_pass(1050);
 	knock(&raw);
 	nodes_pass(5);
 	assert_int_equal(party_stats(server).evicted, evicted + 1);
@@ -154,7 +154,7 @@ static void eviction_is_random(void **state)
 		weft__wire_get_hello(raw.body[WEFT__ACCEPT], raw.len[WEFT__ACCEPT], &theirs);
 		ids[i] = theirs.session;
 	}
-	nodes_pass(450);
+	nodes_pass(1050);
 	for (int i = 0; i < 8; i++) {
 		knock(&raw);
 		nodes_pass(1);
@@ -319,7 +319,7 @@ static void no_place_for_an_address(void **state)
 	raw_open(&raw, server);
 	knock(&raw);
 	nodes_until(&raw.came[WEFT__ACCEPT], 1);
-	nodes_pass(450);
+	nodes_pass(1050);
 	server->refuse = 7;
 	for (int i = 0; i < 30; i++) {
 		raw.hello.addr.raw[3] = (uint8_t)(i + 1);
