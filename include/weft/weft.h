@@ -154,7 +154,7 @@ struct weft_node_opts {
 	size_t size;
 	const struct weft_net_opts *net; /* NULL: WEFT_NET_OPTS_INIT. Its log is the node's too */
 	size_t max_peers;         /* sessions; default 1000, or fewer where the provider or RLIMIT_NOFILE allow fewer */
-	/* Connecting peers that have not proven their address. Default an eighth of all there is room for, up to 1024. */
+	/* Connecting peers whose address is not proven. Default an eighth of what there is room for, at most 1024. */
 	size_t max_half_open;
 	unsigned max_connects;    /* CONNECTs looked at a second; more are dropped and counted; default 2000 */
 	size_t recv_budget;       /* bytes of memory for frames to come, held messages included; default 32 MiB */
