@@ -81,7 +81,7 @@ static void sessions_share_a_message(void **state)
 {
 	(void)state;
 	begin(NULL, SESSIONS);
-	struct weft_node_stats before = party_stats(a);
+	struct weft_node_stats before = party_stats(a), theirs_before = party_stats(b);
 	b->on_message = echo;
 	ask_all(5);
 	assert_int_equal(party_stats(a).frames_in_flight, 1);
@@ -97,6 +97,9 @@ static void sessions_share_a_message(void **state)
 	assert_in_range(theirs.bundles_sent, 1, 2);
 	assert_int_equal(after.bundles_received, theirs.bundles_sent);
 	assert_int_equal(a->node->frames.big_used, 0);
+	/* What is kept for looking into bundles is counted. */
+	assert_in_range(theirs.memory, theirs_before.memory + 2 * sizeof(struct weft__rframe),
+			2 * theirs_before.memory);
 	nodes_check_budgets();
 }
 

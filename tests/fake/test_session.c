@@ -101,6 +101,10 @@ static void nobody_answers(void **state)
 	nobody = a->addr;
 	nobody.raw[3] ^= 0x15;
 	assert_int_equal(weft_peer_connect(a->node, &nobody, 2000, &peer), 0);
+	struct weft_peer_info info = WEFT_PEER_INFO_INIT;
+	assert_int_equal(weft_peer_get_info(a->node, peer, &info), 0);
+	assert_int_equal(info.max_frame, FRAME_SIZE);
+	assert_true(weft_addr_equal(&info.addr, &nobody));
 	nodes_pass(1990);
 	assert_int_equal(a->closed, 0);
 	nodes_pass(30);
