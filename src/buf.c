@@ -7,12 +7,19 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "netimpl.h"
 #include "random.h"
 
 #define KEY_TRIES 8
+/*
+ * Buffers from this length on are mapped by themselves, and go back to the system when they are
+ * freed. Among the allocator's own they would leave holes that the next one, a little longer, does
+ * not fit into, and a process with messages of all lengths would grow and grow.
+ */
+#define MAPPED_MIN ((size_t)128 * 1024)
 
 /*
  * Registers memory. The key is libfabric's where the provider wants that, else random: a guessable
@@ -67,24 +74,49 @@ static int make(struct weft_net *net, void *data, size_t size, struct weft_buf *
 	return 0;
 }
 
-int weft_buf_alloc(struct weft_net *net, size_t size, struct weft_buf **buf)
+/* Whole pages, so that nothing else shares a page that a device may write to. */
+static size_t in_pages(size_t size)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	return (size + page - 1) / page * page;
+}
+
+static void *alloc_pages(size_t size)
+{
+	size_t room = in_pages(size);
+	void *data;
+	if (room < MAPPED_MIN) {
+		data = aligned_alloc((size_t)sysconf(_SC_PAGESIZE), room);
+		if (data)
+			memset(data, 0, room);
+		return data;
+	}
+	data = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return data == MAP_FAILED ? NULL : data;
+}
+
+static void free_pages(void *data, size_t size)
+{
+	if (in_pages(size) < MAPPED_MIN)
+		free(data);
+	else
+		munmap(data, in_pages(size));
+}
+
+int weft_buf_alloc(struct weft_net *net, size_t size, struct weft_buf **buf)
+{
 	if (size == 0)
 		return -EINVAL;
 	if (net->closing)
 		return -ECANCELED;
-	if (size > SIZE_MAX - page)
+	if (size > SIZE_MAX - (size_t)sysconf(_SC_PAGESIZE))
 		return -ENOMEM;
-	/* Whole pages, so that nothing else shares a page that a device may write to. */
-	size_t room = (size + page - 1) / page * page;
-	void *data = aligned_alloc(page, room);
+	void *data = alloc_pages(size);
 	if (!data)
 		return -ENOMEM;
-	memset(data, 0, room);
 	int ret = make(net, data, size, buf);
 	if (ret < 0)
-		free(data);
+		free_pages(data, size);
 	return ret;
 }
 
@@ -185,7 +217,7 @@ void weft__buf_free(struct weft_buf *buf)
 	if (net)
 		leave_net(net, buf);
 	if (!buf->wrapped)
-		free(buf->data);
+		free_pages(buf->data, buf->size);
 	else if (buf->release)
 		give_back(net, buf);
 	free(buf);

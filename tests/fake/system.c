@@ -14,6 +14,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -42,20 +43,26 @@ struct block {
 	UT_hash_handle hh;
 	void *memory;
 	size_t size;
+	bool mapped; /* by mmap */
 };
 static struct block *blocks;
 
 /* What the library has to set itself. */
 #define JUNK 0xa5
 
+static void enter(void *memory, size_t size, bool mapped)
+{
+	struct block *block = fake__zalloc(sizeof(*block));
+	block->memory = memory;
+	block->size = size;
+	block->mapped = mapped;
+	HASH_ADD_PTR(blocks, memory, block);
+}
+
 static void *keep(void *memory, size_t size)
 {
-	if (memory) {
-		struct block *block = fake__zalloc(sizeof(*block));
-		block->memory = memory;
-		block->size = size;
-		HASH_ADD_PTR(blocks, memory, block);
-	}
+	if (memory)
+		enter(memory, size, false);
 	return memory;
 }
 
@@ -124,6 +131,23 @@ void *fake_sys_aligned_alloc(size_t alignment, size_t size)
 	if (fails("aligned_alloc", FAKE__ALLOC))
 		return NULL;
 	return with_junk(aligned_alloc(alignment, size), 0, size);
+}
+
+void *fake_sys_mmap(void *at, size_t size, int protection, int flags, int fd, off_t off)
+{
+	if (fails("mmap", FAKE__ALLOC))
+		return MAP_FAILED;
+	void *memory = mmap(at, size, protection, flags, fd, off);
+	if (memory != MAP_FAILED)
+		enter(memory, size, true);
+	return memory;
+}
+
+int fake_sys_munmap(void *memory, size_t size)
+{
+	if (drop(memory) != size)
+		fake__violation("another part of memory is unmapped than was mapped");
+	return munmap(memory, size);
 }
 
 char *fake_sys_strdup(const char *text)
@@ -565,7 +589,10 @@ void fake__system_reset(void)
 	{
 		HASH_DEL(blocks, block);
 		fake__unpoison(block->memory, block->size);
-		free(block->memory);
+		if (block->mapped)
+			munmap(block->memory, block->size);
+		else
+			free(block->memory);
 		free(block);
 	}
 	for (int fd = 0; fd < MAX_FILES; fd++) {
