@@ -91,8 +91,12 @@ static void *alloc_pages(size_t size)
 			memset(data, 0, room);
 		return data;
 	}
+	/* For memory of no file the descriptor is to be -1. */
+	/* cppcheck-suppress invalidFunctionArg */
 	data = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	return data == MAP_FAILED ? NULL : data;
+	if (data == MAP_FAILED)
+		return NULL;
+	return data;
 }
 
 static void free_pages(void *data, size_t size)
