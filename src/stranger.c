@@ -21,8 +21,6 @@
 #define GRACE_MIN_MS 1000
 #define GRACE_MAX_MS 2000
 #define GRACE_TIMES 8
-/* What they take is not known before the first ones come, which may come all at once. */
-#define USUAL_MS 50
 /* With each that is quicker, this part of the difference is forgotten. */
 #define FORGET 16
 #define ANSWERS_PER_SECOND 200
@@ -51,7 +49,7 @@ static bool take(struct weft__rate *rate, int64_t now)
 
 void weft__strangers_init(struct weft__strangers *strangers, unsigned connects, int64_t now)
 {
-	*strangers = (struct weft__strangers){.usual_ms = USUAL_MS};
+	*strangers = (struct weft__strangers){.usual_ms = 0};
 	rate_init(&strangers->connects, connects, now);
 	rate_init(&strangers->answers, ANSWERS_PER_SECOND, now);
 }
