@@ -173,7 +173,8 @@ static void connect_by_socket(const struct bench_kind *kind, struct bench_end *e
 static void init_game(const struct setup *s, struct bench_end *end, enum game_role role,
 		      uint64_t *stamp)
 {
-	game_init(&end->game, role, s->opts.window, s->warmup + s->rounds, s->batch, stamp);
+	game_init(&end->game, role, s->opts.window, s->opts.size, s->warmup + s->rounds, s->batch,
+		  stamp);
 }
 
 static void check_game(const struct bench_end *end)

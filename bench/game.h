@@ -3,9 +3,9 @@
  * The traffic that both loops make, as a state machine: completions in, sends out.
  *
  * The sender may have `window` messages under way that the other side has not confirmed; the
- * receiver confirms every half window with one message of the same size. A window of 1 is a
- * ping-pong. A message has a slot, which is free again when the message's own send completion has
- * been read.
+ * receiver confirms every half window with one short message. A window of 1 is a ping-pong, whose
+ * answers are of the same length. A message has a slot, which is free again when the message's own
+ * send completion has been read.
  *
  * It is in a header so that both loops compile it into themselves. It calls nothing of libfabric
  * and nothing of weft.
@@ -19,6 +19,7 @@
 #include <time.h>
 
 #define GAME_WINDOW_MAX 16384
+#define GAME_CONFIRMATION 64
 
 enum game_role {
 	GAME_SENDER,
@@ -26,7 +27,8 @@ enum game_role {
 };
 
 struct game {
-	uint64_t left; /* events still to come: receives and send completions; 0: done */
+	size_t out_len, in_len; /* of every message that is sent, or received */
+	uint64_t left;		/* events still to come: receives and send completions; 0: done */
 	/* Messages that may be started now, and in all. */
 	uint64_t allowed;
 	uint64_t started;
@@ -50,20 +52,30 @@ static inline unsigned game_chunk(unsigned window)
 	return window > 1 ? window / 2 : 1;
 }
 
+/* How long the messages are that this side sends. */
+static inline size_t game_len(enum game_role role, unsigned window, size_t size)
+{
+	if (role == GAME_SENDER || window == 1 || size < GAME_CONFIRMATION)
+		return size;
+	return GAME_CONFIRMATION;
+}
+
 /* How many receives each side keeps posted: as many as can be on their way to it. */
 static inline unsigned game_receives(unsigned window, enum game_role role)
 {
 	return role == GAME_RECEIVER ? window : window / game_chunk(window);
 }
 
-/* confirmations is how many the receiver sends in all; stamp has room for confirmations /
- * per_stamp, or is NULL. */
-static inline void game_init(struct game *g, enum game_role role, unsigned window,
+/* size is that of the sender's messages; confirmations is how many the receiver sends in all; stamp
+ * has room for confirmations / per_stamp, or is NULL. */
+static inline void game_init(struct game *g, enum game_role role, unsigned window, size_t size,
 			     uint64_t confirmations, unsigned per_stamp, uint64_t *stamp)
 {
 	unsigned chunk = game_chunk(window);
 
 	memset(g, 0, sizeof(*g));
+	g->out_len = game_len(role, window, size);
+	g->in_len = game_len(role == GAME_SENDER ? GAME_RECEIVER : GAME_SENDER, window, size);
 	if (role == GAME_SENDER) {
 		g->allowed = window;
 		g->every = 1;

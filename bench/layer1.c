@@ -132,7 +132,7 @@ static void layer1_send_allowed(struct layer1_end *end)
 
 		game_fill(g, slot->data);
 		post.buf = slot->buf;
-		post.len = end->opts.size;
+		post.len = g->out_len;
 		rc = weft_net_send(end->net, end->peer, &post, layer1_sent, slot);
 		if (rc)
 			bench_die("weft_net_send", rc);
@@ -161,7 +161,7 @@ static void layer1_received(struct weft_net *net, const struct weft_done *done)
 		return; /* the net is being closed */
 	if (done->status)
 		bench_die("a receive", done->status);
-	if (done->len != end->opts.size)
+	if (done->len != end->base.game.in_len)
 		bench_die("a message of the wrong length", -FI_EIO);
 	game_received(&end->base.game, slot->data);
 	layer1_post_recv(end, slot);

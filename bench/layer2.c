@@ -66,7 +66,7 @@ static int layer2_send_slot(struct layer2_end *end, struct layer2_slot *slot)
 
 	game_fill(&end->base.game, weft_buf_data(slot->buf));
 	send.buf = slot->buf;
-	send.len = end->opts.size;
+	send.len = end->base.game.out_len;
 	send.sent = layer2_sent;
 	send.user = slot;
 	return weft_peer_send(end->node, end->peer, &send);
@@ -84,7 +84,7 @@ static void layer2_send_allowed(struct layer2_end *end)
 			rc = layer2_send_slot(end, &end->slots[slot]);
 		} else {
 			game_fill(g, end->data);
-			rc = weft_peer_write(end->node, end->peer, end->data, end->opts.size);
+			rc = weft_peer_write(end->node, end->peer, end->data, g->out_len);
 		}
 		if (rc == -ENOBUFS)
 			return; /* the writable event goes on */
@@ -112,7 +112,7 @@ static void layer2_message(struct weft_node *node, const struct weft_msg *msg, v
 	struct layer2_end *end = user;
 
 	(void)node;
-	if (msg->len != end->opts.size)
+	if (msg->len != end->base.game.in_len)
 		bench_die("a message of the wrong length", -EIO);
 	game_received(&end->base.game, msg->data);
 	layer2_send_allowed(end);
@@ -180,7 +180,7 @@ static struct bench_end *layer2_open(const struct bench_opts *opts, enum game_ro
 	rc = weft_node_open(&end->node, &node_opts, &events, end);
 	if (rc)
 		bench_die("weft_node_open", rc);
-	if (opts->size >= LAYER2_BUF_MIN)
+	if (game_len(role, opts->window, opts->size) >= LAYER2_BUF_MIN)
 		layer2_make_slots(end);
 	return &end->base;
 }

@@ -241,7 +241,7 @@ static void raw_send_allowed(struct raw_end *end)
 		ssize_t rc;
 
 		game_fill(g, slot->data);
-		rc = fi_send(end->ep, slot->data, end->opts.size, slot->desc, end->peer, slot);
+		rc = fi_send(end->ep, slot->data, g->out_len, slot->desc, end->peer, slot);
 		if (rc == -FI_EAGAIN)
 			return; /* the next turn tries again, after progress was made */
 		if (rc)
@@ -288,7 +288,7 @@ static inline void raw_poll(struct raw_end *end)
 		struct raw_slot *slot = entry[i].op_context;
 
 		if (slot->is_recv) {
-			if (entry[i].len != end->opts.size)
+			if (entry[i].len != end->base.game.in_len)
 				bench_die("a message of the wrong length", -FI_EIO);
 			game_received(&end->base.game, slot->data);
 			raw_post_recv(end, slot);
