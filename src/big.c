@@ -322,6 +322,8 @@ int weft__out_queue(struct weft_node *node, struct weft__peer *peer, const struc
 	out->peer = peer;
 	out->len = len;
 	out->reply_to = send->reply_to;
+	/* Decided once, since the numbers of frames depend on it. */
+	out->in_parts = weft__bulk_clogged(node);
 	if (send->buf) {
 		out->buf = weft_buf_ref(send->buf);
 		out->off = send->off;

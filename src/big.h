@@ -63,6 +63,7 @@ struct weft__out {
 	bool given_up;             /* its deadline has passed: the rest is not sent */
 	struct weft__slot *slot;   /* whoever waits for its end; NULL: nobody */
 	/* In chunks, once it is offered; see bulk.h. */
+	bool in_parts;             /* never in chunks */
 	struct weft_node *node;
 	struct weft__peer *peer;
 	bool offered, over, abort_due;

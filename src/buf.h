@@ -17,6 +17,7 @@ struct weft_buf {
 	uint8_t *data;
 	size_t size;
 	size_t refs;
+	size_t held;  /* of these, of operations that have ended for the caller and that the provider still has */
 	bool wrapped; /* data is the caller's, to be given back by release */
 	weft_release_fn *release;
 	void *user;

@@ -50,7 +50,12 @@ bool weft__bulk_works(const struct weft_node *node)
 bool weft__bulk_offers(const struct weft__peer *peer, const struct weft__out *out)
 {
 	return (peer->s.features & WEFT__FEATURE_BULK) && out->len >= OFFER_MIN && out->sent == 0 &&
-	       !out->given_up;
+	       !out->given_up && !out->in_parts;
+}
+
+bool weft__bulk_clogged(const struct weft_node *node)
+{
+	return node->net->ops.held_bytes > node->opts.message_budget;
 }
 
 void weft__bulk_put_offer(const struct weft__out *out, struct weft__sframe *frame)
@@ -258,7 +263,7 @@ static void free_grab(struct weft__grab *grab)
 	free(grab);
 }
 
-/* Its session has ended: it goes when its last receive has come back. */
+/* Nothing comes any more: it goes when its last receive has come back. */
 static void orphan(struct weft__grab *grab)
 {
 	grab->peer = NULL;
@@ -266,6 +271,25 @@ static void orphan(struct weft__grab *grab)
 		free_grab(grab);
 	else
 		weft_net_cancel(grab->node->net, chunk_came, grab);
+}
+
+/*
+ * A session that this side has ended, and the other one may not know that yet: what it sends must
+ * find a receive, or it would lie in this provider, and the other one's operation and memory would
+ * be held, until one of them is closed. Memory of the caller's is the caller's again.
+ */
+static bool may_still_come(const struct weft__peer *peer, const struct weft__grab *grab)
+{
+	return grab->posted != grab->done && grab->block->size > 0 && !peer->over_there &&
+	       (peer->reason == WEFT_REASON_CLOSED || peer->reason == WEFT_REASON_SHUTDOWN);
+}
+
+static void absorbed(struct weft_node *node, struct weft__peer *peer, struct weft__grab *grab)
+{
+	TAILQ_REMOVE(&peer->grabs, grab, link);
+	node->absorbing--;
+	free_grab(grab);
+	weft__peer_reap(node, peer);
 }
 
 static bool is_whole(const struct weft__grab *grab)
@@ -288,6 +312,11 @@ static void chunk_came(struct weft_net *net, const struct weft_done *done)
 	if (!peer) {
 		if (grab->posted == grab->done)
 			free_grab(grab);
+		return;
+	}
+	if (peer->s.state == WEFT__GONE) {
+		if (grab->posted == grab->done)
+			absorbed(node, peer, grab);
 		return;
 	}
 	node->now = weft__clock_coarse_ms();
@@ -384,7 +413,7 @@ void weft__bulk_look(struct weft_node *node, struct weft__peer *peer)
 	}
 }
 
-bool weft__bulk_ready(struct weft_node *node, struct weft__peer *peer,
+bool weft__bulk_ready(struct weft_node *node, const struct weft__peer *peer,
 		      const struct weft__rframe *frame)
 {
 	(void)node;
@@ -470,13 +499,30 @@ bool weft__bulk_abort_left(struct weft__peer *peer)
 
 void weft__bulk_end(struct weft_node *node, struct weft__peer *peer)
 {
+	struct weft__grab *grab, *next_grab;
 	struct weft__out *out, *next;
-	(void)node;
-	while (!TAILQ_EMPTY(&peer->grabs))
-		orphan(weft__bulk_take(peer));
+	for (grab = TAILQ_FIRST(&peer->grabs); grab; grab = next_grab) {
+		next_grab = TAILQ_NEXT(grab, link);
+		if (may_still_come(peer, grab)) {
+			node->absorbing++;
+			continue;
+		}
+		TAILQ_REMOVE(&peer->grabs, grab, link);
+		orphan(grab);
+	}
 	for (out = TAILQ_FIRST(&peer->offers); out; out = next) {
 		next = TAILQ_NEXT(out, link);
 		out->over = true;
 		release(out);
+	}
+}
+
+void weft__bulk_abandon(struct weft_node *node, struct weft__peer *peer)
+{
+	struct weft__grab *grab;
+	while ((grab = TAILQ_FIRST(&peer->grabs))) {
+		TAILQ_REMOVE(&peer->grabs, grab, link);
+		node->absorbing--;
+		orphan(grab);
 	}
 }

@@ -44,6 +44,12 @@ bool weft__bulk_works(const struct weft_node *node);
 /* Whether a big message goes in chunks, as far as is known yet. */
 bool weft__bulk_offers(const struct weft__peer *peer, const struct weft__out *out);
 
+/*
+ * Whether the provider holds so much memory of chunks whose peers are gone that there should not be more. No call makes
+ * it let go; parts in frames, which are short, go on.
+ */
+bool weft__bulk_clogged(const struct weft_node *node);
+
 /* Writes the OFFER of a message into a frame. */
 void weft__bulk_put_offer(const struct weft__out *out, struct weft__sframe *frame);
 
@@ -70,7 +76,7 @@ void weft__bulk_give_up(struct weft_node *node, struct weft__peer *peer, struct 
 void weft__bulk_look(struct weft_node *node, struct weft__peer *peer);
 
 /* Whether the message of the OFFER whose turn it is has come, so that it can be shown. */
-bool weft__bulk_ready(struct weft_node *node, struct weft__peer *peer, const struct weft__rframe *frame);
+bool weft__bulk_ready(struct weft_node *node, const struct weft__peer *peer, const struct weft__rframe *frame);
 
 /* Takes out the message of the OFFER whose turn it is. */
 struct weft__grab *weft__bulk_take(struct weft__peer *peer);
@@ -83,7 +89,13 @@ size_t weft__bulk_put_abort(const struct weft__peer *peer, uint8_t *to, size_t r
 bool weft__bulk_grant_left(struct weft__peer *peer);
 bool weft__bulk_abort_left(struct weft__peer *peer);
 
-/* The session has ended: what is under way is given up. */
+/*
+ * The session has ended: what is under way is given up. Chunks that the other side may still send, because it does not
+ * know that yet, are received all the same, and the peer's record stays until then, or until weft__bulk_abandon().
+ */
 void weft__bulk_end(struct weft_node *node, struct weft__peer *peer);
+
+/* They have had their time. */
+void weft__bulk_abandon(struct weft_node *node, struct weft__peer *peer);
 
 #endif

@@ -16,7 +16,8 @@
 #include "transmit.h"
 
 #define DEFAULT_LINGER_MS 5000
-/* How long a session that is gone waits for its last frame to leave. */
+/* How long a session that is gone waits for its last frame to leave, and for chunks on their way to
+ * it. */
 #define LAST_FRAME_MS 2500
 /* Whatever has been sent or is missing is looked at after this time. */
 #define EXPECT_MS 1000
@@ -300,7 +301,7 @@ static void give_reason(struct weft_node *node, struct weft__peer *peer, enum we
 static void tick_peer(struct weft_node *node, struct weft__peer *peer, bool empty)
 {
 	if (peer->s.state == WEFT__GONE) {
-		/* Its last frame has had its time. */
+		/* Its last frame has had its time, and so have chunks on their way to it. */
 		peer->wanted = 0;
 		weft__peer_abandon(node, peer);
 		return;

@@ -406,6 +406,7 @@ int weft_net_get_stats(const struct weft_net *net, struct weft_net_stats *out)
 	full.ops_queued = net->ops.waiting;
 	full.receives = net->ops.live_receives;
 	full.held = net->ops.held;
+	full.held_bytes = net->ops.held_bytes;
 	full.peers = net->dests.count - net->dests.kept_count;
 	return give_out(out, &full, sizeof(full));
 }

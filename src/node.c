@@ -408,10 +408,10 @@ static void end_peers(struct weft_node *node, int linger_ms)
 	}
 }
 
-/* Every session has ended for the caller. */
-static bool all_told(const struct weft_node *node)
+/* Every session has ended, for the caller and for the other side. */
+static bool all_over(const struct weft_node *node)
 {
-	return node->open_peers == 0 && TAILQ_EMPTY(&node->ending);
+	return node->open_peers == 0 && TAILQ_EMPTY(&node->ending) && node->absorbing == 0;
 }
 
 int weft_node_close(struct weft_node *node, int linger_ms)
@@ -425,9 +425,13 @@ int weft_node_close(struct weft_node *node, int linger_ms)
 		      (int64_t)(linger_ms < 0 ? DEFAULT_LINGER_MS : linger_ms) * WEFT__NS_PER_MS;
 	run_posted(node);
 	end_peers(node, linger_ms);
-	while (!all_told(node) && weft__clock_ns() < end && turn(node, CLOSE_TURN_MS) >= 0)
+	while (!all_over(node) && weft__clock_ns() < end && turn(node, CLOSE_TURN_MS) >= 0)
 		;
 	end_peers(node, 0);
+	for (uint32_t i = 0; i < node->table_size; i++) {
+		if (node->table[i])
+			weft__bulk_abandon(node, node->table[i]);
+	}
 	while (!TAILQ_EMPTY(&node->ending)) {
 		weft__peers_flush(node);
 		weft__life_tell_endings(node);

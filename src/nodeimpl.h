@@ -88,6 +88,7 @@ struct weft__peer {
 	/* How it ended, for the closed event. */
 	enum weft_reason reason;
 	bool by_peer;
+	bool over_there; /* the other side has said that the session is over: it sends no more */
 	int code, prov_errno;
 	const char *advice;
 	char *why; /* allocated; NULL: nothing more to say than the reason */
@@ -137,6 +138,7 @@ struct weft_node {
 	struct weft__peer_list half_open;
 	struct weft__peer_list starved; /* a big message of theirs waits for memory */
 	struct weft__blocks blocks;
+	uint32_t absorbing; /* big messages of sessions that are over, of which chunks may still come */
 	struct weft__strangers strangers;
 	struct weft__helds held;
 

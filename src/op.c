@@ -130,6 +130,24 @@ static void stop_clock(struct weft_net *net, struct weft__op *op)
 	op->timed = false;
 }
 
+/* The callback has run, and the provider still has the operation. */
+static void hold(struct weft_net *net, struct weft__op *op)
+{
+	op->told = true;
+	net->ops.held++;
+	queue_of(net, op)->held++;
+	if (op->buf && op->buf->held++ == 0)
+		net->ops.held_bytes += op->buf->size;
+}
+
+static void stop_holding(struct weft_net *net, struct weft__op *op)
+{
+	queue_of(net, op)->held--;
+	net->ops.held--;
+	if (op->buf && --op->buf->held == 0)
+		net->ops.held_bytes -= op->buf->size;
+}
+
 /*
  * Gives a slot back. The caller has taken the buffer out of it, or drops the slot's reference
  * hereby.
@@ -139,10 +157,8 @@ HOT void release(struct weft_net *net, struct weft__op *op)
 	struct weft__queue *queue = queue_of(net, op);
 	struct weft__dest *dest = op->dest;
 	stop_clock(net, op);
-	if (op->told) {
-		queue->held--;
-		net->ops.held--;
-	}
+	if (op->told)
+		stop_holding(net, op);
 	queue->count--;
 	weft__buf_unref(op->buf);
 	op->buf = NULL;
@@ -527,9 +543,7 @@ int weft__ops_run_ending(struct weft_net *net)
 		op->ending = false;
 		fill_done(&done, op);
 		if (op->posted) {
-			op->told = true;
-			net->ops.held++;
-			queue_of(net, op)->held++;
+			hold(net, op);
 			if (done.buf)
 				weft__buf_ref(done.buf);
 		} else {

@@ -97,6 +97,7 @@ struct weft__ops {
 	size_t live_receives;
 	size_t waiting;
 	size_t held;
+	size_t held_bytes; /* of the buffers of these */
 	unsigned busy_turns; /* without a look at the deadlines */
 };
 

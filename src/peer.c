@@ -149,7 +149,7 @@ void weft__peer_reap(struct weft_node *node, struct weft__peer *peer)
 {
 	const unsigned last = WEFT__WANT_CLOSE | WEFT__WANT_CLOSED;
 	if (peer->s.state != WEFT__GONE || peer->is_ending ||
-	    ((peer->flying | peer->wanted) & last))
+	    ((peer->flying | peer->wanted) & last) || !TAILQ_EMPTY(&peer->grabs))
 		return;
 	drop_dest(node, peer);
 	if (peer->operations > 0)
@@ -170,6 +170,7 @@ void weft__peer_reap(struct weft_node *node, struct weft__peer *peer)
 void weft__peer_abandon(struct weft_node *node, struct weft__peer *peer)
 {
 	weft__bundle_forget(node, peer);
+	weft__bulk_abandon(node, peer);
 	drop_dest(node, peer);
 	weft__peer_reap(node, peer);
 }

@@ -103,6 +103,7 @@ static void take_reject(struct weft_node *node, struct weft__peer *peer, const s
 		return;
 	}
 	take_farewell(peer, &farewell);
+	peer->over_there = true;
 	weft__life_event(node, peer, WEFT__RX_REJECT);
 }
 
@@ -114,15 +115,29 @@ static void take_close(struct weft_node *node, struct weft__peer *peer, struct w
 		return;
 	}
 	take_farewell(peer, &farewell);
+	peer->over_there = true;
 	weft__life_event(node, peer, WEFT__RX_CLOSE);
 }
 
-/* The peer has forgotten the session: the end, once all that it had sent is here. */
+/* Whether the next frame is an OFFER whose message is not whole. */
+static bool waits_for_chunks(struct weft_node *node, const struct weft__peer *peer)
+{
+	const struct weft__rframe *frame = TAILQ_FIRST(&peer->early);
+	return frame && frame->number == peer->s.rx_number + 1 && frame->type == WEFT__OFFER &&
+	       !weft__bulk_ready(node, peer, frame);
+}
+
+/*
+ * The peer has forgotten the session: the end, once all that it had sent is here. No more chunks
+ * come, and so no message that is not whole.
+ */
 static void take_closed(struct weft_node *node, struct weft__peer *peer)
 {
-	if (!peer->s.closed_seen || weft__after(peer->s.closed_number, peer->s.rx_number))
+	if (!peer->s.closed_seen || (weft__after(peer->s.closed_number, peer->s.rx_number) &&
+				     !waits_for_chunks(node, peer)))
 		return;
 	peer->s.closed_seen = false;
+	peer->over_there = true;
 	if (peer->s.state == WEFT__OPEN) {
 		peer->reason = WEFT_REASON_CLOSED;
 		peer->by_peer = true;

@@ -281,10 +281,12 @@ struct weft_net_stats {
 	uint64_t refused;     /* operations and peers refused at a limit */
 	uint64_t late;        /* completions that came after the deadline had ended the operation */
 	uint64_t sleeps;      /* times that weft_net_poll() slept */
+	/* now */
+	uint64_t held_bytes;  /* of the buffers whose operations are held */
 };
 #define WEFT_NET_STATS_INIT                                                                                            \
 	{                                                                                                              \
-		sizeof(struct weft_net_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                    \
+		sizeof(struct weft_net_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                 \
 	}
 
 /* Tells what a net does and has done: fills *stats, whose size must be set. Returns 0 or -EINVAL. */

@@ -161,7 +161,10 @@ struct weft_node_opts {
 	size_t send_budget;       /* bytes of memory for frames that wait to be sent; default 32 MiB */
 	size_t peer_send_budget;  /* of these, for one peer; default an eighth */
 	uint64_t max_message;     /* the largest message to take, in bytes; default half of message_budget */
-	/* Bytes of memory for messages longer than a frame; copies of those sent take half at most. Default 2 GiB. */
+	/*
+	 * Bytes of memory for messages longer than a frame; copies of those sent take half at most. Default 2 GiB. What
+	 * the provider holds for peers that are gone comes on top, up to about as much again.
+	 */
 	size_t message_budget;
 	int keepalive_ms;         /* a peer silent for so long is asked whether it is there; default 10 s */
 	int silence_ms;           /* the longest time that this node may go without a poll; default 30 s */

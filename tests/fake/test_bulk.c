@@ -342,6 +342,160 @@ static void a_chunk_that_does_not_arrive(void **state)
 	assert_int_equal(b->messages, 0);
 }
 
+/* ---- what is left behind */
+
+static struct weft_net_stats net_of(const struct party *party)
+{
+	struct weft_net_stats stats = WEFT_NET_STATS_INIT;
+	assert_int_equal(weft_net_get_stats(weft_node_net(party->node), &stats), 0);
+	return stats;
+}
+
+/*
+ * The node ends the session while a chunk is on its way, whose sender has not heard of that: the
+ * chunk finds its receive, so that nothing of it stays in the provider of either side.
+ */
+static void what_is_on_its_way_is_taken(void **state)
+{
+	(void)state;
+	begin();
+	offer(1, LEN);
+	uint64_t tag = granted().tag;
+	uint64_t received = net_of(node).received;
+	assert_int_equal(weft_peer_close(node->node, node->peer, 0), 0);
+	nodes_until(&node->closed, 1);
+	nodes_pass(20);
+	assert_int_equal(node->node->blocks.bytes, LEN);
+	assert_int_equal(node->node->absorbing, 1);
+	send_chunk(tag, LEN);
+	assert_int_equal(net_of(node).received, received + 1);
+	assert_int_equal(node->node->blocks.bytes, 0);
+	assert_int_equal(node->node->absorbing, 0);
+	nodes_pass(5);
+	assert_int_equal(node->node->peers, 0);
+	assert_int_equal(node->messages, 0);
+}
+
+/* It is not waited for without end. */
+static void what_does_not_come_is_given_up(void **state)
+{
+	(void)state;
+	begin();
+	offer(1, LEN);
+	assert_int_equal(weft_peer_close(node->node, node->peer, 0), 0);
+	nodes_pass(2000);
+	assert_int_equal(node->node->blocks.bytes, LEN);
+	nodes_pass(1000);
+	assert_int_equal(node->node->blocks.bytes, 0);
+	assert_int_equal(node->node->absorbing, 0);
+	assert_int_equal(node->node->peers, 0);
+}
+
+static uint64_t late_tag;
+
+static void send_late(void *arg)
+{
+	struct weft_buf *buf;
+	(void)arg;
+	assert_int_equal(weft_buf_alloc(raw.net, LEN, &buf), 0);
+	struct weft_post post = whole(buf);
+	post.tag = late_tag;
+	assert_int_equal(weft_net_tsend(raw.net, raw.to, &post, chunk_left, NULL), 0);
+	weft_buf_unref(buf);
+}
+
+/* A node that closes waits for it too, for as long as it may linger. */
+static void a_close_waits_for_what_is_on_its_way(void **state)
+{
+	(void)state;
+	begin();
+	offer(1, LEN);
+	late_tag = granted().tag;
+	assert_int_equal(weft_peer_close(node->node, node->peer, 0), 0);
+	nodes_pass(20);
+	int64_t before = fake_now_ns();
+	fake_at(300 * FAKE_NS_PER_MS, send_late, NULL);
+	assert_int_equal(party_close(node, 2000), 0);
+	assert_in_range((fake_now_ns() - before) / FAKE_NS_PER_MS, 300, 400);
+	raw_close(&raw);
+}
+
+static void a_close_lingers_no_longer_than_it_may(void **state)
+{
+	(void)state;
+	begin();
+	offer(1, LEN);
+	assert_int_equal(weft_peer_close(node->node, node->peer, 0), 0);
+	nodes_pass(20);
+	int64_t before = fake_now_ns();
+	assert_int_equal(party_close(node, 500), 0);
+	assert_in_range((fake_now_ns() - before) / FAKE_NS_PER_MS, 500, 600);
+	raw_close(&raw);
+}
+
+/* The memory of the caller's is the caller's again when the session is over. */
+static struct weft_buf *placed;
+
+static struct weft_buf *place(struct party *party, size_t len, size_t *off)
+{
+	(void)party;
+	(void)len;
+	*off = 0;
+	return placed;
+}
+
+static void memory_of_the_callers_is_not_written_to(void **state)
+{
+	(void)state;
+	begin();
+	node->on_place = place;
+	assert_int_equal(weft_buf_alloc(weft_node_net(node->node), LEN, &placed), 0);
+	memset(weft_buf_data(placed), 'x', LEN);
+	offer(1, LEN);
+	uint64_t tag = granted().tag;
+	assert_int_equal(weft_peer_close(node->node, node->peer, 0), 0);
+	nodes_until(&node->closed, 1);
+	assert_int_equal(node->node->absorbing, 0);
+	nodes_pass(5);
+	send_chunk(tag, LEN);
+	assert_int_equal(((char *)weft_buf_data(placed))[0], 'x');
+	weft_buf_unref(placed);
+	assert_int_equal(party_close(node, 0), 0);
+	raw_close(&raw);
+}
+
+/*
+ * Where a provider never lets go of chunks whose peers are gone, the memory that it holds comes to
+ * an end: what is sent from then on goes in parts.
+ */
+static void what_is_held_has_a_limit(void **state)
+{
+	const struct fake_fate vanishes = {.outcome = FAKE_VANISH};
+	struct fate lost[3] = {0}, fate = {0};
+	(void)state;
+	struct weft_node_opts opts = node_opts();
+	opts.message_budget = 2 * LEN;
+	struct party *a = party_open(&opts), *b = party_open(NULL);
+	fake_next("fi_tsend", NULL, -1, &vanishes);
+	for (uint64_t i = 1; i <= COUNT(lost); i++) {
+		weft_peer peer = meet(a, b);
+		assert_int_equal(send_to(a, peer, -1, &lost[i - 1]), 0);
+		nodes_pass(20);
+		assert_int_equal(weft_peer_close(a->node, peer, 0), 0);
+		nodes_pass(20);
+		assert_int_equal(net_of(a).held, i);
+		assert_int_equal(net_of(a).held_bytes, i * LEN);
+	}
+	long chunks = fake_calls("fi_tsend");
+	weft_peer peer = meet(a, b);
+	assert_int_equal(send_to(a, peer, -1, &fate), 0);
+	nodes_until(&fate.sent, 1);
+	assert_int_equal(fate.sent_status, 0);
+	assert_int_equal(b->messages, 1);
+	assert_int_equal(b->len, LEN);
+	assert_int_equal(fake_calls("fi_tsend"), chunks);
+}
+
 /* ---- how far it is */
 
 static void progress(void **state)
@@ -463,6 +617,12 @@ int main(void)
 		nodes_test(an_abort_too_late),
 		nodes_test(a_chunk_that_does_not_leave),
 		nodes_test(a_chunk_that_does_not_arrive),
+		nodes_test(what_is_on_its_way_is_taken),
+		nodes_test(what_does_not_come_is_given_up),
+		nodes_test(a_close_waits_for_what_is_on_its_way),
+		nodes_test(a_close_lingers_no_longer_than_it_may),
+		nodes_test(memory_of_the_callers_is_not_written_to),
+		nodes_test(what_is_held_has_a_limit),
 		nodes_test(progress),
 		nodes_test(progress_in_the_queue),
 		nodes_test(few_have_memory_at_a_time),

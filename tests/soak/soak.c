@@ -374,6 +374,11 @@ static void note_stats(int64_t now)
 	/* All budgets, and the sessions, ends of messages and tables beside them. */
 	if (stats.memory > 2 * BUDGET + BUDGET + message_budget())
 		violation("weft uses %" PRIu64 " bytes", stats.memory);
+	/* What the provider does not let go of: up to a budget, and what was under way then. */
+	struct weft_net_stats net = WEFT_NET_STATS_INIT;
+	weft_net_get_stats(weft_node_net(me->node), &net);
+	if (net.held_bytes > 2 * (BUDGET + message_budget()))
+		violation("the provider holds %" PRIu64 " bytes", net.held_bytes);
 	books->opened = stats.opened;
 	books->closed = stats.closed;
 	books->failed = stats.failed;
