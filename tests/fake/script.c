@@ -8,8 +8,9 @@
 
 #include "internal.h"
 
-/* A failed call costs so much, or a loop of failing calls would stand still. */
-#define FAILED_NS 100000
+/* A failed call costs so much, or a loop of failing calls would stand still; the less, the longer
+ * one lasts. */
+#define FAILED_NS 1000000
 
 #define MAX_CODES 6
 
