@@ -235,13 +235,16 @@ static void print_result(const struct setup *s, const struct bench_end *end, con
 	printf("{\"mode\": \"%s\", \"provider\": \"%s\", \"size\": %zu, \"window\": %u, "
 	       "\"rounds\": %u, \"messages_a_round\": %u, \"cores\": %d, "
 	       "\"ns_median\": %.1f, \"ns_mean\": %.1f, \"ns_min\": %.1f, "
+	       "\"ns_p90\": %.1f, \"ns_p99\": %.1f, \"ns_p999\": %.1f, "
 	       "\"polls_a_round\": %.3f, \"idle_polls_a_round\": %.3f, \"libfabric\": \"%u.%u\"}\n",
 	       s->mode, s->kind->get_info(end)->fabric_attr->prov_name, s->opts.size,
 	       s->opts.window, s->rounds, game_chunk(s->opts.window),
 	       s->solo || s->cpu[1] < 0 ? 1 : 2, (double)median / s->batch,
 	       (double)(stamp[first + n - 1] - stamp[first - 1]) / s->rounds,
-	       (double)ns[0] / s->batch, (double)end->polls / rounds,
-	       (double)end->idle_polls / rounds, FI_MAJOR(fi_version()), FI_MINOR(fi_version()));
+	       (double)ns[0] / s->batch, (double)ns[n * 90 / 100] / s->batch,
+	       (double)ns[n * 99 / 100] / s->batch, (double)ns[n * 999 / 1000] / s->batch,
+	       (double)end->polls / rounds, (double)end->idle_polls / rounds,
+	       FI_MAJOR(fi_version()), FI_MINOR(fi_version()));
 	free(ns);
 }
 
