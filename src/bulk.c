@@ -55,7 +55,8 @@ bool weft__bulk_offers(const struct weft__peer *peer, const struct weft__out *ou
 
 bool weft__bulk_clogged(const struct weft_node *node)
 {
-	return node->net->ops.held_bytes > node->opts.message_budget;
+	return node->net->ops.held_bytes > node->opts.message_budget ||
+	       (node->net->choice.quirks->stuck_answers && node->net->ops.held > 0);
 }
 
 void weft__bulk_put_offer(const struct weft__out *out, struct weft__sframe *frame)
@@ -259,6 +260,7 @@ static void post_chunks(struct weft_node *node, struct weft__grab *grab)
 
 static void free_grab(struct weft__grab *grab)
 {
+	weft_buf_unref(grab->scrap);
 	weft__block_unref(grab->block);
 	free(grab);
 }
@@ -276,12 +278,44 @@ static void orphan(struct weft__grab *grab)
 /*
  * A session that this side has ended, and the other one may not know that yet: what it sends must
  * find a receive, or it would lie in this provider, and the other one's operation and memory would
- * be held, until one of them is closed. Memory of the caller's is the caller's again.
+ * be held, until one of them is closed. On shm none of its later answers would be read.
  */
 static bool may_still_come(const struct weft__peer *peer, const struct weft__grab *grab)
 {
-	return grab->posted != grab->done && grab->block->size > 0 && !peer->over_there &&
-	       (peer->reason == WEFT_REASON_CLOSED || peer->reason == WEFT_REASON_SHUTDOWN);
+	return grab->posted != grab->done && !peer->over_there &&
+	       peer->reason != WEFT_REASON_LOST && peer->reason != WEFT_REASON_RESTARTED;
+}
+
+/*
+ * Memory of the caller's is the caller's again: the receives are cancelled, and each is posted anew
+ * for what is thrown away, as it comes back. Returns whether there is memory for that.
+ */
+static bool turn_to_scrap(struct weft_node *node, struct weft__grab *grab)
+{
+	if (grab->block->size > 0)
+		return true;
+	size_t room = chunk_at(0, grab->len, grab->chunk) * (grab->posted - grab->done);
+	if (weft_buf_alloc(node->net, room, &grab->scrap) < 0)
+		return false;
+	grab->scrap_used = 0;
+	weft_net_cancel(node->net, chunk_came, grab);
+	return true;
+}
+
+/* Posts a receive for a chunk again, whose first one has been cancelled. */
+static bool post_scrap(struct weft_node *node, struct weft__grab *grab, uint64_t off)
+{
+	size_t at = (size_t)(off - grab->block->off);
+	struct weft_post what = WEFT_POST_INIT;
+	what.buf = grab->scrap;
+	what.off = grab->scrap_used;
+	what.len = chunk_at(at, grab->len, grab->chunk);
+	what.tag = grab->tag + at / grab->chunk;
+	if (what.len > weft_buf_size(grab->scrap) - what.off ||
+	    weft_net_trecv(node->net, &what, chunk_came, grab) < 0)
+		return false;
+	grab->scrap_used += what.len;
+	return true;
 }
 
 static void absorbed(struct weft_node *node, struct weft__peer *peer, struct weft__grab *grab)
@@ -303,6 +337,9 @@ static void chunk_came(struct weft_net *net, const struct weft_done *done)
 	struct weft__peer *peer = grab->peer;
 	struct weft_node *node = grab->node;
 	(void)net;
+	if (peer && peer->s.state == WEFT__GONE && grab->scrap && done->buf != grab->scrap &&
+	    done->status == -ECANCELED && post_scrap(node, grab, done->off))
+		return;
 	size_t at = (size_t)(done->off - grab->block->off);
 	size_t due = chunk_at(at, grab->len, grab->chunk);
 	grab->done++;
@@ -503,7 +540,7 @@ void weft__bulk_end(struct weft_node *node, struct weft__peer *peer)
 	struct weft__out *out, *next;
 	for (grab = TAILQ_FIRST(&peer->grabs); grab; grab = next_grab) {
 		next_grab = TAILQ_NEXT(grab, link);
-		if (may_still_come(peer, grab)) {
+		if (may_still_come(peer, grab) && turn_to_scrap(node, grab)) {
 			node->absorbing++;
 			continue;
 		}
@@ -517,7 +554,7 @@ void weft__bulk_end(struct weft_node *node, struct weft__peer *peer)
 	}
 }
 
-void weft__bulk_abandon(struct weft_node *node, struct weft__peer *peer)
+void weft__bulk_take_no_more(struct weft_node *node, struct weft__peer *peer)
 {
 	struct weft__grab *grab;
 	while ((grab = TAILQ_FIRST(&peer->grabs))) {
@@ -525,4 +562,14 @@ void weft__bulk_abandon(struct weft_node *node, struct weft__peer *peer)
 		node->absorbing--;
 		orphan(grab);
 	}
+}
+
+void weft__bulk_abandon(struct weft_node *node, struct weft__peer *peer)
+{
+	struct weft__out *out;
+	weft__bulk_take_no_more(node, peer);
+	/* Another session may have the same destination, so that this one's end would not end them.
+	 */
+	TAILQ_FOREACH (out, &peer->offers, link)
+		weft__ops_abandon(node->net, chunk_sent, out);
 }

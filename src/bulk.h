@@ -32,6 +32,8 @@ struct weft__grab {
 	uint32_t chunks, posted, done;
 	uint32_t told;      /* how many chunks the last GRANT has granted */
 	bool given_up;      /* by its sender: what was granted still comes, and is thrown away */
+	struct weft_buf *scrap; /* where it comes to when the message's own memory is no longer for it; NULL: nowhere */
+	size_t scrap_used;
 	TAILQ_ENTRY(weft__grab) link;
 };
 
@@ -96,6 +98,9 @@ bool weft__bulk_abort_left(struct weft__peer *peer);
 void weft__bulk_end(struct weft_node *node, struct weft__peer *peer);
 
 /* They have had their time. */
+void weft__bulk_take_no_more(struct weft_node *node, struct weft__peer *peer);
+
+/* And so have those that this side has sent. */
 void weft__bulk_abandon(struct weft_node *node, struct weft__peer *peer);
 
 #endif

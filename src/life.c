@@ -174,7 +174,7 @@ static void opened(struct weft_node *node, struct weft__peer *peer)
 	peer->reason = WEFT_REASON_NONE;
 	free(peer->why);
 	peer->why = NULL;
-	peer->by_peer = false;
+	peer->by_peer = peer->over_there = false;
 	peer->code = peer->prov_errno = 0;
 	peer->advice = NULL;
 	node->stats.opened++;

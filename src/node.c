@@ -430,7 +430,7 @@ int weft_node_close(struct weft_node *node, int linger_ms)
 	end_peers(node, 0);
 	for (uint32_t i = 0; i < node->table_size; i++) {
 		if (node->table[i])
-			weft__bulk_abandon(node, node->table[i]);
+			weft__bulk_take_no_more(node, node->table[i]);
 	}
 	while (!TAILQ_EMPTY(&node->ending)) {
 		weft__peers_flush(node);

@@ -136,7 +136,7 @@ static void hold(struct weft_net *net, struct weft__op *op)
 	op->told = true;
 	net->ops.held++;
 	queue_of(net, op)->held++;
-	if (op->buf && op->buf->held++ == 0)
+	if (op->buf && op->buf->held++ == 0 && !op->buf->wrapped)
 		net->ops.held_bytes += op->buf->size;
 }
 
@@ -144,7 +144,7 @@ static void stop_holding(struct weft_net *net, struct weft__op *op)
 {
 	queue_of(net, op)->held--;
 	net->ops.held--;
-	if (op->buf && --op->buf->held == 0)
+	if (op->buf && --op->buf->held == 0 && !op->buf->wrapped)
 		net->ops.held_bytes -= op->buf->size;
 }
 
@@ -485,6 +485,18 @@ void weft__ops_end(struct weft_net *net, const struct weft__dest *dest, int stat
 			struct weft__op *op = &net->ops.chunks[c]->op[i];
 			if (op->used && !op->ending && !op->told && (!dest || op->dest == dest))
 				weft__op_end(net, op, status, text);
+		}
+	}
+}
+
+void weft__ops_abandon(struct weft_net *net, weft_done_fn *done, void *user)
+{
+	for (size_t c = 0; c < net->ops.chunk_count; c++) {
+		for (size_t i = 0; i < CHUNK_OPS; i++) {
+			struct weft__op *op = &net->ops.chunks[c]->op[i];
+			if (op->used && !op->ending && !op->told && op->done == done &&
+			    op->user == user)
+				weft__op_end(net, op, -ECANCELED, "it was given up");
 		}
 	}
 }

@@ -123,6 +123,12 @@ void weft__op_end(struct weft_net *net, struct weft__op *op, int status, const c
 /* Ends all operations to a destination, or with NULL all that there are, likewise. */
 void weft__ops_end(struct weft_net *net, const struct weft__dest *dest, int status, const char *text);
 
+/*
+ * Ends the operations with this callback and context, likewise; what the provider has is held then. For sends, which
+ * no provider cancels.
+ */
+void weft__ops_abandon(struct weft_net *net, weft_done_fn *done, void *user);
+
 /* Runs the callbacks that are due. Returns how many. */
 int weft__ops_run_ending(struct weft_net *net);
 

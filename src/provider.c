@@ -80,6 +80,7 @@ static const struct weft__quirks table[] = {
 	 .below = FI_VERSION(2, 0),
 	 .scheme = WEFT_SCHEME_SHM,
 	 .maps_peers = true,
+	 .stuck_answers = true,
 	 .frame_size = 4096,
 	 .chunk_size = 1 << 20,
 	 .rank = WEFT__RANK_ASKED,

@@ -128,8 +128,8 @@ static bool waits_for_chunks(struct weft_node *node, const struct weft__peer *pe
 }
 
 /*
- * The peer has forgotten the session: the end, once all that it had sent is here. No more chunks
- * come, and so no message that is not whole.
+ * The peer has forgotten the session: the end, once all that it had sent is here. It has told its
+ * user that a message which is not whole was not delivered.
  */
 static void take_closed(struct weft_node *node, struct weft__peer *peer)
 {
@@ -196,6 +196,9 @@ void weft__receive_resume(struct weft_node *node, struct weft__peer *peer)
 	}
 	frame = TAILQ_FIRST(&peer->early);
 	weft__session_gap(&peer->s, frame && frame->number != peer->s.rx_number + 1, node->now);
+	weft__session_chunks(&peer->s, waits_for_chunks(node, peer), node->now);
+	if (peer->s.state != WEFT__GONE)
+		take_closed(node, peer);
 	if (frame && peer->s.state != WEFT__GONE)
 		weft__life_expect(node, peer);
 }

@@ -140,6 +140,14 @@ void weft__session_gap(struct weft__session *s, bool missing, int64_t now)
 		s->gap_ms = now;
 }
 
+void weft__session_chunks(struct weft__session *s, bool awaited, int64_t now)
+{
+	if (!awaited)
+		s->chunks_ms = 0;
+	else if (s->chunks_ms == 0)
+		s->chunks_ms = now;
+}
+
 void weft__session_fill(struct weft__session *s, struct weft__header *header,
 			enum weft__frame_type type, uint32_t number)
 {
@@ -186,6 +194,10 @@ static int64_t idle_due(const struct weft__session *s)
 	int64_t due = s->heard_ms + s->keepalive_ms;
 	if (s->waiting_ms)
 		due = sooner_of(due, later_of(s->heard_ms, s->waiting_ms) + ACK_LATE_MS);
+	if (s->gap_ms)
+		due = sooner_of(due, later_of(s->heard_ms, s->gap_ms) + ACK_LATE_MS);
+	if (s->chunks_ms)
+		due = sooner_of(due, later_of(s->heard_ms, s->chunks_ms) + ACK_LATE_MS);
 	return due;
 }
 

@@ -97,6 +97,7 @@ struct weft__session {
 	int64_t repeat_ms;   /* how long after the last one */
 	int64_t waiting_ms;  /* since when an acknowledgement is awaited; 0: none is */
 	int64_t gap_ms;      /* since when a frame is missing in the order; 0: none is */
+	int64_t chunks_ms;   /* since when the message of an OFFER is awaited; 0: none is */
 	int64_t used_ms;     /* when this side last sent a frame that costs credit */
 };
 
@@ -145,6 +146,9 @@ static inline void weft__session_ack_now(struct weft__session *s)
 
 /* Whether frames have come while one before them is missing. */
 void weft__session_gap(struct weft__session *s, bool missing, int64_t now);
+
+/* Whether the next frame is an OFFER whose message is not whole. */
+void weft__session_chunks(struct weft__session *s, bool awaited, int64_t now);
 
 /* Fills the header of a frame about to be sent, which tells the acknowledgement and credit as they are now. */
 void weft__session_fill(struct weft__session *s, struct weft__header *header, enum weft__frame_type type,

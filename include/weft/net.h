@@ -282,7 +282,7 @@ struct weft_net_stats {
 	uint64_t late;        /* completions that came after the deadline had ended the operation */
 	uint64_t sleeps;      /* times that weft_net_poll() slept */
 	/* now */
-	uint64_t held_bytes;  /* of the buffers whose operations are held */
+	uint64_t held_bytes;  /* of the buffers, but for those of weft_buf_wrap(), that held operations are of */
 };
 #define WEFT_NET_STATS_INIT                                                                                            \
 	{                                                                                                              \

@@ -163,7 +163,8 @@ struct weft_node_opts {
 	uint64_t max_message;     /* the largest message to take, in bytes; default half of message_budget */
 	/*
 	 * Bytes of memory for messages longer than a frame; copies of those sent take half at most. Default 2 GiB. What
-	 * the provider holds for peers that are gone comes on top, up to about as much again.
+	 * the provider holds for peers that are gone (held_bytes of weft_net_get_stats()) comes on top. If that is more
+	 * than this budget, long messages are copied into frames until the node is closed.
 	 */
 	size_t message_budget;
 	int keepalive_ms;         /* a peer silent for so long is asked whether it is there; default 10 s */

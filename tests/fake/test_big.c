@@ -994,13 +994,16 @@ static void the_sender_closes(void **state)
 		expect(b, &of_b);
 		assert_int_equal(send_big(a, peer, &of_b, 1, 8 * MIB, -1, &fate), 0);
 		reach_the_middle(a, b);
+		int64_t before = fake_now_ns();
 		assert_int_equal(weft_peer_close(a->node, peer, linger), 0);
 		assert_int_equal(say(a, peer, "too late", NULL), -ENOTCONN);
 		nodes_until(&a->closed, 1);
 		nodes_until(&b->closed, 1);
 		assert_int_equal(b->messages, linger < 0 ? 1 : 0);
 		assert_int_equal(fate.sent_status, linger < 0 ? 0 : -ECANCELED);
-		/* A CLOSE has its turn behind the chunks that do not come any more. */
+		/* A CLOSE has its turn behind the chunks that do not come any more; who waits for
+		 * them asks after a second. */
+		assert_true(fake_now_ns() - before < 1500 * FAKE_NS_PER_MS);
 		if (!in_chunks || linger < 0)
 			assert_int_equal(b->end.reason, WEFT_REASON_CLOSED);
 		assert_idle(a);

@@ -433,6 +433,24 @@ static void a_close_lingers_no_longer_than_it_may(void **state)
 	raw_close(&raw);
 }
 
+/* Whatever the reason is that this side has for the end. */
+static void a_broken_session_takes_it_too(void **state)
+{
+	(void)state;
+	begin();
+	offer(1, LEN);
+	uint64_t tag = granted().tag;
+	uint64_t received = net_of(node).received;
+	offer(2, UINT64_C(1) << 62);
+	nodes_until(&node->closed, 1);
+	assert_int_equal(node->end.reason, WEFT_REASON_PROTOCOL);
+	nodes_pass(20);
+	assert_int_equal(node->node->absorbing, 1);
+	send_chunk(tag, LEN);
+	assert_int_equal(net_of(node).received, received + 2);
+	assert_int_equal(node->node->absorbing, 0);
+}
+
 /* The memory of the caller's is the caller's again when the session is over. */
 static struct weft_buf *placed;
 
@@ -455,9 +473,12 @@ static void memory_of_the_callers_is_not_written_to(void **state)
 	uint64_t tag = granted().tag;
 	assert_int_equal(weft_peer_close(node->node, node->peer, 0), 0);
 	nodes_until(&node->closed, 1);
-	assert_int_equal(node->node->absorbing, 0);
 	nodes_pass(5);
+	assert_int_equal(node->node->absorbing, 1);
+	uint64_t received = net_of(node).received;
 	send_chunk(tag, LEN);
+	assert_int_equal(net_of(node).received, received + 1);
+	assert_int_equal(node->node->absorbing, 0);
 	assert_int_equal(((char *)weft_buf_data(placed))[0], 'x');
 	weft_buf_unref(placed);
 	assert_int_equal(party_close(node, 0), 0);
@@ -492,6 +513,55 @@ static void what_is_held_has_a_limit(void **state)
 	nodes_until(&fate.sent, 1);
 	assert_int_equal(fate.sent_status, 0);
 	assert_int_equal(b->messages, 1);
+	assert_int_equal(b->len, LEN);
+	assert_int_equal(fake_calls("fi_tsend"), chunks);
+}
+
+/* Nor does another session with the same node keep it. */
+static void what_never_ends_is_given_up(void **state)
+{
+	const struct fake_fate vanishes = {.outcome = FAKE_VANISH};
+	struct fate fate = {0};
+	(void)state;
+	struct party *a = party_open(NULL), *b = party_open(NULL);
+	weft_peer stays = meet(a, b), goes = meet(a, b);
+	fake_next("fi_tsend", NULL, 1, &vanishes);
+	assert_int_equal(send_to(a, goes, -1, &fate), 0);
+	nodes_pass(20);
+	assert_int_equal(weft_peer_close(a->node, goes, 0), 0);
+	nodes_until(&fate.sent, 1);
+	nodes_pass(3000);
+	assert_int_equal(a->node->peers, 1);
+	assert_int_equal(a->node->blocks.bytes, 0);
+	assert_int_equal(net_of(a).held, 1);
+	assert_int_equal(net_of(a).held_bytes, LEN);
+	assert_int_equal(say(a, stays, "still here", NULL), 0);
+	nodes_until(&b->messages, 1);
+}
+
+/*
+ * On shm an answer that never comes keeps the later ones from being read: no chunk would ever be
+ * known to have arrived.
+ */
+static void no_chunks_behind_one_that_never_ends(void **state)
+{
+	const struct fake_fate vanishes = {.outcome = FAKE_VANISH};
+	struct fate lost = {0}, fate = {0};
+	(void)state;
+	party_provider(&fake_shm);
+	struct party *a = party_open(NULL), *b = party_open(NULL);
+	weft_peer peer = meet(a, b);
+	fake_next("fi_tsend", NULL, 1, &vanishes);
+	assert_int_equal(send_to(a, peer, -1, &lost), 0);
+	nodes_pass(20);
+	assert_int_equal(weft_peer_close(a->node, peer, 0), 0);
+	nodes_pass(3000);
+	assert_int_equal(net_of(a).held, 1);
+	long chunks = fake_calls("fi_tsend");
+	peer = meet(a, b);
+	assert_int_equal(send_to(a, peer, -1, &fate), 0);
+	nodes_until(&fate.sent, 1);
+	assert_int_equal(fate.sent_status, 0);
 	assert_int_equal(b->len, LEN);
 	assert_int_equal(fake_calls("fi_tsend"), chunks);
 }
@@ -621,7 +691,10 @@ int main(void)
 		nodes_test(what_does_not_come_is_given_up),
 		nodes_test(a_close_waits_for_what_is_on_its_way),
 		nodes_test(a_close_lingers_no_longer_than_it_may),
+		nodes_test(a_broken_session_takes_it_too),
 		nodes_test(memory_of_the_callers_is_not_written_to),
+		nodes_test(what_never_ends_is_given_up),
+		nodes_test(no_chunks_behind_one_that_never_ends),
 		nodes_test(what_is_held_has_a_limit),
 		nodes_test(progress),
 		nodes_test(progress_in_the_queue),

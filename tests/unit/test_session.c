@@ -653,16 +653,44 @@ static void a_frame_that_does_not_come_ends_it(void **state)
 	s.allowance.spent = s.allowance.granted;
 	weft__session_gap(&s, true, NOW);
 	weft__session_gap(&s, true, NOW + 9);
+	/* The peer has been asked. */
+	s.ping_ms = NOW;
 	assert_int_equal(weft__session_next(&s, NOW), SILENCE_MS);
 	assert_int_equal(tick(&s, SILENCE_MS - 1), WEFT__NOTHING);
 	assert_int_equal(tick(&s, SILENCE_MS), WEFT__FAIL);
 	/* It came, but another one is missing. */
 	weft__session_advance(&s);
 	weft__session_gap(&s, true, NOW + SILENCE_MS);
+	s.ping_ms = NOW + SILENCE_MS;
 	assert_int_equal(tick(&s, 2 * SILENCE_MS - 1), WEFT__NOTHING);
 	assert_int_equal(tick(&s, 2 * SILENCE_MS), WEFT__FAIL);
 	weft__session_gap(&s, false, NOW + 2 * SILENCE_MS);
+	s.ping_ms = 0;
 	assert_int_equal(tick(&s, 3 * SILENCE_MS), WEFT__NOTHING);
+}
+
+static void what_is_missing_is_asked_for(void **state)
+{
+	struct weft__session s;
+	(void)state;
+	open_after(&s, 0);
+	s.keepalive_ms = 10 * SILENCE_MS;
+	s.allowance.spent = s.allowance.granted;
+	weft__session_gap(&s, true, NOW);
+	assert_int_equal(tick(&s, 999), WEFT__NOTHING);
+	assert_int_equal(tick(&s, 1000), WEFT__TICK_IDLE);
+	weft__session_gap(&s, false, NOW + 1000);
+	assert_int_equal(tick(&s, 1000), WEFT__NOTHING);
+	/* And so is a message in chunks, if none of them comes. */
+	weft__session_chunks(&s, true, NOW);
+	weft__session_chunks(&s, true, NOW + 9);
+	assert_int_equal(tick(&s, 999), WEFT__NOTHING);
+	assert_int_equal(tick(&s, 1000), WEFT__TICK_IDLE);
+	s.heard_ms = NOW + 500;
+	assert_int_equal(tick(&s, 1499), WEFT__NOTHING);
+	assert_int_equal(tick(&s, 1500), WEFT__TICK_IDLE);
+	weft__session_chunks(&s, false, NOW + 1500);
+	assert_int_equal(tick(&s, 1500), WEFT__NOTHING);
 }
 
 static void closing_ends_when_its_time_is_up(void **state)
@@ -739,6 +767,7 @@ int main(void)
 		cmocka_unit_test(the_silent_are_asked_and_then_given_up),
 		cmocka_unit_test(a_late_acknowledgement_is_asked_for),
 		cmocka_unit_test(a_frame_that_does_not_come_ends_it),
+		cmocka_unit_test(what_is_missing_is_asked_for),
 		cmocka_unit_test(closing_ends_when_its_time_is_up),
 		cmocka_unit_test(unused_credit_goes_back),
 		cmocka_unit_test(a_session_that_is_gone_wants_nothing),
