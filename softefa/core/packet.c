@@ -101,7 +101,8 @@ static int decode_answer(struct sefa_packet *packet, const uint8_t *d)
 	case SEFA_ACK:
 		packet->acks = extra;
 		packet->list = packet->data;
-		if (extra == 0 || packet->len != (size_t)extra * 4 || packet->psn != 0)
+		if (extra == 0 || extra > SEFA_ACKS || packet->len != (size_t)extra * 4 ||
+		    packet->psn != 0)
 			return -EBADMSG;
 		packet->data = NULL;
 		packet->len = 0;

@@ -215,22 +215,22 @@ static void on_request(struct sefa_port *port, struct sefa_end from,
 		sefa_seen_find(&port->seen, from, request->flow, request->una, now);
 	if (!peer)
 		return;
+	enum sefa_status status = SEFA_RNR;
 	if (sefa_seen_has(peer, request->psn)) {
 		port->counters.duplicates++;
+		status = (enum sefa_status)sefa_seen_status(peer, request->psn);
+	} else {
+		if (!sefa_seen_is_refused(peer, request->psn, request->attempt))
+			status = take(port, from, request);
+		if (status == SEFA_RNR)
+			sefa_seen_refuse(peer, request->psn, request->attempt);
+		else
+			sefa_seen_take(peer, request->psn, (uint8_t)status);
+	}
+	if (status == SEFA_OK)
 		ack(port, from, request);
-		return;
-	}
-	enum sefa_status status = SEFA_RNR;
-	if (!sefa_seen_is_refused(peer, request->psn, request->attempt))
-		status = take(port, from, request);
-	if (status == SEFA_RNR)
-		sefa_seen_refuse(peer, request->psn, request->attempt);
-	if (status != SEFA_OK) {
+	else
 		refuse(port, from, request, status);
-		return;
-	}
-	sefa_seen_take(peer, request->psn);
-	ack(port, from, request);
 }
 
 static void on_answer(struct sefa_port *port, struct sefa_end from,
@@ -273,10 +273,16 @@ static void take_refusals(struct sefa_port *port)
 	}
 }
 
-/* A process that was stopped must not take the time for its peers' silence. */
+/*
+ * A process that was stopped must not take the time for its peers' silence. One that sleeps until
+ * something is due was not.
+ */
 static void pardon(struct sefa_port *port, uint64_t now)
 {
-	if (port->turned > 0 && now - port->turned >= port->sender.timeout / 2) {
+	uint64_t meant = port->turned;
+	if (port->due > meant && port->due <= now)
+		meant = port->due;
+	if (port->turned > 0 && now - meant >= port->sender.timeout / 2) {
 		for (unsigned i = 0; i < SEFA_FLOW_BUCKETS; i++) {
 			struct sefa_flow *flow;
 			LIST_FOREACH (flow, &port->flows[i], link)

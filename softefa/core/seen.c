@@ -21,6 +21,7 @@ struct sefa_seen_peer {
 	uint64_t taken[WORDS];
 	uint64_t refused[WORDS];
 	uint8_t attempt[SEFA_WINDOW]; /* the last one refused */
+	uint8_t status[SEFA_WINDOW];  /* of those taken */
 };
 
 static unsigned bucket_of(struct sefa_end end, uint64_t flow)
@@ -121,9 +122,17 @@ bool sefa_seen_has(const struct sefa_seen_peer *peer, uint32_t psn)
 	return has(peer->taken, psn);
 }
 
-void sefa_seen_take(struct sefa_seen_peer *peer, uint32_t psn)
+void sefa_seen_take(struct sefa_seen_peer *peer, uint32_t psn, uint8_t status)
 {
 	set(peer->taken, psn);
+	peer->status[psn % SEFA_WINDOW] = status;
+}
+
+uint8_t sefa_seen_status(const struct sefa_seen_peer *peer, uint32_t psn)
+{
+	if (psn - peer->base > UINT32_MAX / 2)
+		return 0;
+	return peer->status[psn % SEFA_WINDOW];
 }
 
 /* Attempts are counted modulo 256; copies that are under way together lie close to each other. */

@@ -36,7 +36,9 @@ struct sefa_seen_peer *sefa_seen_find(struct sefa_seen *seen, struct sefa_end en
 
 /* Whether a number has been taken, or finished with by its requester. */
 bool sefa_seen_has(const struct sefa_seen_peer *peer, uint32_t psn);
-void sefa_seen_take(struct sefa_seen_peer *peer, uint32_t psn);
+/* It has been finished with: taken, or refused for good with this status, which its copies are answered with too. */
+void sefa_seen_take(struct sefa_seen_peer *peer, uint32_t psn, uint8_t status);
+uint8_t sefa_seen_status(const struct sefa_seen_peer *peer, uint32_t psn);
 
 /*
  * A number has been refused for want of a buffer. Copies of the same attempt, and of earlier ones, stay refused: the

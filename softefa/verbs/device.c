@@ -78,7 +78,7 @@ static void start(void)
 	char reason[128];
 	int ret = sefa_config_read(&soft.config, environ, reason, sizeof(reason));
 	const char *wanted = getenv("SOFTEFA");
-	asked = ret == 0 ? soft.config.on : wanted && strcmp(wanted, "0") != 0;
+	asked = ret == 0 ? soft.config.on : wanted && wanted[0] && strcmp(wanted, "0") != 0;
 	if (!asked)
 		return;
 	if (ret < 0) {

@@ -48,11 +48,21 @@ struct efadv_comp_cntr_init_attr;
 
 /*
  * The definition behind this library's. dlsym() returns a pointer to an object, which POSIX lets be
- * one to a function.
+ * one to a function. A libfabric that was loaded for its caller alone (RTLD_LOCAL), as a plugin is,
+ * has libraries that RTLD_NEXT does not find.
  */
 static void *behind(const char *name)
 {
-	return dlsym(RTLD_NEXT, name);
+	static const char *const libraries[] = {"libibverbs.so.1", "libefa.so.1"};
+	void *found = dlsym(RTLD_NEXT, name);
+	for (size_t i = 0; !found && i < sizeof(libraries) / sizeof(libraries[0]); i++) {
+		void *library = dlopen(libraries[i], RTLD_NOLOAD | RTLD_LAZY);
+		if (!library)
+			continue;
+		found = dlsym(library, name);
+		dlclose(library);
+	}
+	return found;
 }
 
 /* NOLINTBEGIN(bugprone-macro-parentheses): these are types, names and lists of parameters. */

@@ -2,6 +2,7 @@
 """The command softefa, and what is seen of the device where it was not asked for."""
 import os
 import shutil
+import sys
 import tempfile
 import unittest
 
@@ -51,6 +52,22 @@ class Launcher(device.TestCase):
                                            common.REVERSE, "--provider", "efa")
             self.assertEqual(status, common.FAILED, out + err)
             self.assertNotIn("softefa0", out)
+
+    def test_calls_reach_the_real_library(self):
+        # Also those of a libfabric that was loaded for its caller alone. 4 is IBV_WC_LOC_PROT_ERR.
+        text = ("import ctypes; ctypes.CDLL('libfabric.so.1'); own = ctypes.CDLL(None).ibv_wc_status_str; "
+                "own.restype = ctypes.c_char_p; print(own(4).decode())")
+        for how in "unset SOFTEFA", "SOFTEFA=0", "SOFTEFA=":
+            status, out, err = self.run_in(SOFTEFA, "sh", "-c", f'{how}; exec "$@"', "sh", sys.executable, "-c", text)
+            self.assertEqual((status, out), (0, "local protection error"), err)
+
+    def test_a_folder_that_cannot_be_preloaded_from_is_refused(self):
+        with tempfile.TemporaryDirectory(prefix="with blank ") as folder:
+            for name in "softefa", "libsoftefa.so":
+                shutil.copy(os.path.join(os.path.dirname(SOFTEFA), name), folder)
+            status, out, err = self.run_in(os.path.join(folder, "softefa"), "echo", "started")
+            self.assertEqual((status, out), (127, ""), err)
+            self.assertIn("libsoftefa.so cannot be preloaded: move it to a folder without blanks", err)
 
     def test_misspelt_variable_is_said(self):
         for name, value in ("SOFTEFA_LOS", "2"), ("SOFTEFA_LOSS", "two"), ("SOFTEFA_BIND", "0.0.0.0"):

@@ -121,6 +121,34 @@ static void messages_that_are_too_long_are_refused(void **state)
 	world_free(&op);
 }
 
+/* Its end has been told: a copy must not arrive after all, into a longer buffer. */
+static void late_copy_of_one_that_was_too_long_stays_refused(void **state)
+{
+	struct test_op op;
+	(void)state;
+	has_kept = false;
+	world.copies = keep_first;
+	world.hosts[1].buffers = 1;
+	world.hosts[1].room = 9;
+	world_post(&world, 0, 1, &op, SEFA_SEND, 10, 1);
+	world_settle(&world);
+	assert_int_equal(op.status, SEFA_REMOTE_LENGTH);
+	world_free(&op);
+	world.hosts[1].room = 100;
+	struct datagram *late = malloc(sizeof(*late));
+	assert_non_null(late);
+	*late = kept;
+	world.way[world.under_way++] = late;
+	world_settle(&world);
+	assert_int_equal(world.hosts[1].message_count, 0);
+	assert_int_equal(world.hosts[1].buffers, 1);
+	world_post(&world, 0, 1, &op, SEFA_SEND, 10, 2);
+	world_settle(&world);
+	assert_int_equal(op.status, SEFA_OK);
+	assert_int_equal(world.hosts[1].message_count, 1);
+	world_free(&op);
+}
+
 static void wrong_key_is_a_wrong_address(void **state)
 {
 	struct test_op op[3];
@@ -219,6 +247,27 @@ static void silent_peer_is_given_up(void **state)
 	world_settle(&world);
 	assert_int_equal(op[0].status, SEFA_OK);
 	world_free(&op[0]);
+}
+
+/* Nobody polls: the port works when something is due, and at no other time. */
+static void a_sleeper_keeps_a_short_time_out(void **state)
+{
+	struct test_op op;
+	struct sefa_port *port = &world.hosts[0].port;
+	(void)state;
+	port->sender.timeout = 300 * MS;
+	world.hosts[1].deaf = true;
+	world_post(&world, 0, 1, &op, SEFA_SEND, 10, 1);
+	uint64_t begin = world.now, due = sefa_port_progress(port, world.now);
+	while (!op.ended && world.now - begin < 1000 * MS) {
+		assert_true(due > world.now && due != UINT64_MAX);
+		world.now = due;
+		due = sefa_port_progress(port, world.now);
+	}
+	assert_int_equal(op.ended, 1);
+	assert_int_equal(op.status, SEFA_UNRESPONSIVE);
+	assert_true(world.now - begin >= 300 * MS);
+	world_free(&op);
 }
 
 static void stopped_process_does_not_blame_its_peers(void **state)
@@ -336,6 +385,8 @@ int main(void)
 		TEST(receiver_not_ready_ends_it_where_that_is_asked),
 		TEST(late_copy_of_a_refused_message_stays_refused),
 		TEST(messages_that_are_too_long_are_refused),
+		TEST(late_copy_of_one_that_was_too_long_stays_refused),
+		TEST(a_sleeper_keeps_a_short_time_out),
 		TEST(wrong_key_is_a_wrong_address),
 		TEST(peer_that_is_gone_is_known_at_once),
 		TEST(refusal_is_of_one_flow),
