@@ -214,6 +214,14 @@ static int compare_u64(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* The value that so many of a thousand are below, of some in order. */
+static double quantile(const uint64_t *ns, size_t n, size_t per_mille)
+{
+	size_t at = n * per_mille / 1000;
+
+	return (double)ns[at];
+}
+
 /*
  * A batch that the scheduler interrupted is far off, so the median of the batches is the figure to
  * compare. The mean is printed as well.
@@ -241,8 +249,8 @@ static void print_result(const struct setup *s, const struct bench_end *end, con
 	       s->opts.window, s->rounds, game_chunk(s->opts.window),
 	       s->solo || s->cpu[1] < 0 ? 1 : 2, (double)median / s->batch,
 	       (double)(stamp[first + n - 1] - stamp[first - 1]) / s->rounds,
-	       (double)ns[0] / s->batch, (double)ns[n * 90 / 100] / s->batch,
-	       (double)ns[n * 99 / 100] / s->batch, (double)ns[n * 999 / 1000] / s->batch,
+	       (double)ns[0] / s->batch, quantile(ns, n, 900) / s->batch,
+	       quantile(ns, n, 990) / s->batch, quantile(ns, n, 999) / s->batch,
 	       (double)end->polls / rounds, (double)end->idle_polls / rounds,
 	       FI_MAJOR(fi_version()), FI_MINOR(fi_version()));
 	free(ns);
