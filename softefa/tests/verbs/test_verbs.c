@@ -243,14 +243,17 @@ static void one_sided(void **state)
 	(void)state;
 	pair_open(&pair);
 	struct end *a = &pair.end[0], *b = &pair.end[1];
+	const uint32_t len = 1 << 20;
+	/* What is read is left alone from now on: the device may answer a repeated request late. */
+	uint8_t *source = b->memory + len;
+	fill(source, len, 2);
 	for (int op = 0; op < 3; op++) {
-		uint32_t len = 1 << 20;
 		fill(a->memory, len, 1);
 		fill(b->memory, len, 2);
 		ibv_wr_start(a->ex);
 		a->ex->wr_id = 5;
 		if (op == 0)
-			ibv_wr_rdma_read(a->ex, b->mr->rkey, (uintptr_t)b->memory);
+			ibv_wr_rdma_read(a->ex, b->mr->rkey, (uintptr_t)source);
 		else if (op == 1)
 			ibv_wr_rdma_write(a->ex, b->mr->rkey, (uintptr_t)b->memory);
 		else
