@@ -297,7 +297,6 @@ static bool turn_to_scrap(struct weft_node *node, struct weft__grab *grab)
 	size_t room = chunk_at(0, grab->len, grab->chunk) * (grab->posted - grab->done);
 	if (weft_buf_alloc(node->net, room, &grab->scrap) < 0)
 		return false;
-	grab->scrap_used = 0;
 	weft_net_cancel(node->net, chunk_came, grab);
 	return true;
 }

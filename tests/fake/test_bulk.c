@@ -566,6 +566,33 @@ static void no_chunks_behind_one_that_never_ends(void **state)
 	assert_int_equal(fake_calls("fi_tsend"), chunks);
 }
 
+/* CLOSED overtakes what was sent before it: a frame is awaited, and chunks that do not come are
+ * not. */
+static void closed_overtakes(void **state)
+{
+	(void)state;
+	for (int in_chunks = 0; in_chunks <= 1; in_chunks++) {
+		begin();
+		int64_t before = fake_now_ns();
+		assert_int_equal(weft_peer_close(node->node, node->peer, 5000), 0);
+		nodes_pass(5);
+		raw.number = 1;
+		raw_frame(&raw, WEFT__CLOSED, NULL, 0);
+		nodes_pass(5);
+		assert_int_equal(node->closed, 0);
+		raw.number = 0;
+		if (in_chunks)
+			offer(1, LEN);
+		else
+			raw_data(&raw, "late");
+		nodes_until(&node->closed, 1);
+		assert_int_equal(node->messages, !in_chunks);
+		assert_true(fake_now_ns() - before < 100 * FAKE_NS_PER_MS);
+		assert_int_equal(party_close(node, 0), 0);
+		raw_close(&raw);
+	}
+}
+
 /* ---- how far it is */
 
 static void progress(void **state)
@@ -696,6 +723,7 @@ int main(void)
 		nodes_test(what_never_ends_is_given_up),
 		nodes_test(no_chunks_behind_one_that_never_ends),
 		nodes_test(what_is_held_has_a_limit),
+		nodes_test(closed_overtakes),
 		nodes_test(progress),
 		nodes_test(progress_in_the_queue),
 		nodes_test(few_have_memory_at_a_time),
