@@ -315,7 +315,7 @@ int weft__out_queue(struct weft_node *node, struct weft__peer *peer, const struc
 	int ret = -ENOMEM;
 	struct weft__out *out = calloc(1, sizeof(*out));
 	/* Only its place in the queue: the parts go in frames of their own. */
-	struct weft__sframe *frame = out ? weft__sframe_take(node, true) : NULL;
+	struct weft__sframe *frame = out ? weft__sframe_take(node, WEFT__CONTROL_FRAME) : NULL;
 	if (!frame)
 		goto free_out;
 	out->node = node;

@@ -64,7 +64,7 @@ void weft__bulk_put_offer(const struct weft__out *out, struct weft__sframe *fram
 	struct weft__offer offer = {out->id, out->reply_to, out->len};
 	frame->type = WEFT__OFFER;
 	frame->len = WEFT__HEADER_LEN + weft__wire_put_offer(frame->data + WEFT__HEADER_LEN,
-							     WEFT__SMALL_FRAME - WEFT__HEADER_LEN,
+							     WEFT__SHORT_SPACE - WEFT__HEADER_LEN,
 							     &offer);
 }
 

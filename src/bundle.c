@@ -95,7 +95,8 @@ static bool two_fit(const struct weft_node *node, const struct weft__route *rout
  * without memory. */
 static struct weft__sframe *make(struct weft_node *node, struct weft__route *route)
 {
-	struct weft__sframe *bundle = two_fit(node, route) ? weft__sframe_take(node, false) : NULL;
+	struct weft__sframe *bundle =
+		two_fit(node, route) ? weft__sframe_take(node, WEFT__LONG_FRAME) : NULL;
 	struct weft__sframe *frame;
 	size_t max = SIZE_MAX;
 	if (!bundle)
@@ -122,6 +123,14 @@ static struct weft__sframe *take(struct weft_node *node, struct weft__route *rou
 		TAILQ_REMOVE(&route->waiting, frame, link);
 	}
 	return frame;
+}
+
+/* A bundle has left, and nobody asks for the frames themselves any more. */
+static void empty(struct weft_node *node, struct weft__sframe *bundle)
+{
+	struct weft__sframe *frame;
+	TAILQ_FOREACH (frame, &bundle->bundled, link)
+		weft__sframe_empty(node, frame);
 }
 
 /* The opposite: it waits again, at its place. */
@@ -154,6 +163,7 @@ void weft__bundle_flush(struct weft_node *node, struct weft__route *route)
 			TAILQ_INSERT_TAIL(&refused, frame, link);
 		} else if (!frame->peer) {
 			node->stats.bundles_sent++;
+			empty(node, frame);
 		}
 	}
 	if (TAILQ_EMPTY(&route->waiting))

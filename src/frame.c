@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/* Frames in memory. Calls receive (for what arrives), peer (for credit), and layer 1. */
+/* Frames in memory. Calls space, receive (for what arrives), peer (for credit), and layer 1. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "nodeimpl.h"
 #include "peer.h"
 #include "receive.h"
 
-/* Small frames that are kept for the next use. */
-#define SMALL_KEPT 256
+/* Frames to be sent that are kept for the next use, beside as many as may count in the budget. */
+#define SPARE_KEPT 256
 
-void weft__frames_init(struct weft__frames *frames)
+void weft__frames_init(struct weft_node *node, uint32_t max, uint32_t max_peer)
 {
-	*frames = (struct weft__frames){.count = 0};
+	struct weft__frames *frames = &node->frames;
+	*frames = (struct weft__frames){.max = max, .max_peer = max_peer};
 	TAILQ_INIT(&frames->free);
 	TAILQ_INIT(&frames->views);
 	SLIST_INIT(&frames->all);
 	SLIST_INIT(&frames->all_views);
-	TAILQ_INIT(&frames->big);
-	TAILQ_INIT(&frames->small);
+	TAILQ_INIT(&frames->spare);
+	weft__spaces_init(&frames->spaces, node->net, node->frame_size,
+			  (max + SPARE_KEPT) / WEFT__SHEET_SPACES);
 }
 
 static struct weft__rframe *make_rframe(struct weft_node *node)
@@ -105,51 +108,49 @@ void weft__rframe_unref(struct weft_node *node, struct weft__rframe *frame)
 		post(node, frame);
 }
 
-static struct weft__sframe *make_sframe(struct weft_node *node, bool small)
+static struct weft__sframe *take_spare(struct weft_node *node)
 {
-	struct weft__sframe *frame = calloc(1, sizeof(*frame));
+	struct weft__frames *frames = &node->frames;
+	struct weft__sframe *frame = TAILQ_FIRST(&frames->spare);
+	if (frame) {
+		TAILQ_REMOVE(&frames->spare, frame, link);
+		return frame;
+	}
+	frame = calloc(1, sizeof(*frame));
 	if (!frame)
 		return NULL;
-	size_t size = small ? WEFT__SMALL_FRAME : node->frame_size;
-	if (weft_buf_alloc(node->net, size, &frame->buf) < 0) {
-		free(frame);
-		return NULL;
-	}
 	frame->node = node;
-	frame->data = weft_buf_data(frame->buf);
-	frame->small = small;
-	if (small)
-		node->frames.small_count++;
-	else
-		node->frames.big_count++;
+	frames->sframe_count++;
 	return frame;
 }
 
-static void free_sframe(struct weft__frames *frames, struct weft__sframe *frame)
+static void give_spare(struct weft__frames *frames, struct weft__sframe *frame)
 {
-	if (frame->small)
-		frames->small_count--;
-	else
-		frames->big_count--;
-	weft_buf_unref(frame->buf);
+	if (frames->sframe_count <= frames->max + SPARE_KEPT) {
+		TAILQ_INSERT_HEAD(&frames->spare, frame, link);
+		return;
+	}
 	free(frame);
+	frames->sframe_count--;
 }
 
-struct weft__sframe *weft__sframe_take(struct weft_node *node, bool small)
+struct weft__sframe *weft__sframe_take(struct weft_node *node, enum weft__sframe_kind kind)
 {
 	struct weft__frames *frames = &node->frames;
-	struct weft__sframes *list = small ? &frames->small : &frames->big;
-	if (!small && frames->big_used >= frames->big_max)
+	bool counts = kind != WEFT__CONTROL_FRAME;
+	if (counts && frames->counted >= frames->max)
 		return NULL;
-	struct weft__sframe *frame = TAILQ_FIRST(list);
-	if (frame)
-		TAILQ_REMOVE(list, frame, link);
-	else
-		frame = make_sframe(node, small);
+	struct weft__sframe *frame = take_spare(node);
 	if (!frame)
 		return NULL;
-	if (!small)
-		frames->big_used++;
+	frame->space = weft__space_take(&frames->spaces, kind == WEFT__LONG_FRAME);
+	if (!frame->space) {
+		give_spare(frames, frame);
+		return NULL;
+	}
+	frame->data = frame->space->data;
+	frame->counts = counts;
+	frames->counted += counts;
 	frame->peer = NULL;
 	frame->len = 0;
 	frame->costs = false;
@@ -159,17 +160,33 @@ struct weft__sframe *weft__sframe_take(struct weft_node *node, bool small)
 	return frame;
 }
 
+bool weft__sframe_lengthen(struct weft_node *node, struct weft__sframe *frame, size_t len)
+{
+	if (!frame->space->sheet || len <= WEFT__SHORT_SPACE)
+		return true;
+	struct weft__space *space = weft__space_take(&node->frames.spaces, true);
+	if (!space)
+		return false;
+	memcpy(space->data, frame->data, frame->len);
+	weft__space_give(&node->frames.spaces, frame->space, false);
+	frame->space = space;
+	frame->data = space->data;
+	return true;
+}
+
+void weft__sframe_empty(struct weft_node *node, struct weft__sframe *frame)
+{
+	weft__space_give(&node->frames.spaces, frame->space, false);
+	frame->space = NULL;
+}
+
 void weft__sframe_give(struct weft_node *node, struct weft__sframe *frame, bool spoilt)
 {
 	struct weft__frames *frames = &node->frames;
-	if (!frame->small)
-		frames->big_used--;
-	if (spoilt || (frame->small && frames->small_count > SMALL_KEPT))
-		free_sframe(frames, frame);
-	else if (frame->small)
-		TAILQ_INSERT_HEAD(&frames->small, frame, link);
-	else
-		TAILQ_INSERT_HEAD(&frames->big, frame, link);
+	frames->counted -= frame->counts;
+	if (frame->space)
+		weft__space_give(&frames->spaces, frame->space, spoilt);
+	give_spare(frames, frame);
 }
 
 size_t weft__frames_memory(const struct weft_node *node)
@@ -177,17 +194,8 @@ size_t weft__frames_memory(const struct weft_node *node)
 	const struct weft__frames *frames = &node->frames;
 	return frames->count * (sizeof(struct weft__rframe) + node->frame_size) +
 	       frames->view_count * sizeof(struct weft__rframe) +
-	       frames->big_count * (sizeof(struct weft__sframe) + node->frame_size) +
-	       frames->small_count * (sizeof(struct weft__sframe) + WEFT__SMALL_FRAME);
-}
-
-static void free_list(struct weft__frames *frames, struct weft__sframes *list)
-{
-	struct weft__sframe *frame;
-	while ((frame = TAILQ_FIRST(list))) {
-		TAILQ_REMOVE(list, frame, link);
-		free_sframe(frames, frame);
-	}
+	       frames->sframe_count * sizeof(struct weft__sframe) +
+	       weft__spaces_memory(&frames->spaces);
 }
 
 void weft__frames_free(struct weft__frames *frames)
@@ -202,6 +210,10 @@ void weft__frames_free(struct weft__frames *frames)
 		SLIST_REMOVE_HEAD(&frames->all_views, all);
 		free(frame);
 	}
-	free_list(frames, &frames->big);
-	free_list(frames, &frames->small);
+	struct weft__sframe *spare;
+	while ((spare = TAILQ_FIRST(&frames->spare))) {
+		TAILQ_REMOVE(&frames->spare, spare, link);
+		free(spare);
+	}
+	weft__spaces_free(&frames->spaces);
 }

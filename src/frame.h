@@ -13,6 +13,8 @@
 
 #include <weft/weft.h>
 
+#include "space.h"
+
 struct weft__out;
 struct weft__peer;
 struct weft__route;
@@ -39,28 +41,31 @@ TAILQ_HEAD(weft__rframes, weft__rframe);
 
 TAILQ_HEAD(weft__sframes, weft__sframe);
 
+enum weft__sframe_kind {
+	WEFT__CONTROL_FRAME, /* without messages: short, and in no budget */
+	WEFT__MESSAGE_FRAME, /* for messages: short until weft__sframe_lengthen() */
+	WEFT__LONG_FRAME,    /* for messages, or of several frames */
+};
+
 /* A frame to be sent. */
 struct weft__sframe {
 	struct weft_node *node;
 	struct weft__peer *peer; /* NULL: to a stranger, or a bundle */
-	weft_dest stranger;
-	struct weft_buf *buf;
-	uint8_t *data;
+	struct weft__space *space; /* NULL: what was in it is in a bundle */
+	uint8_t *data; /* of the space */
 	size_t len;
+	struct weft__route *route; /* NULL: to a stranger */
+	TAILQ_ENTRY(weft__sframe) link;
 	uint8_t type;
-	bool small;    /* of the pool for control frames */
-	bool costs;    /* credit, and room in the send budget */
+	bool counts;   /* in the send budgets */
+	bool costs;    /* credit */
 	uint32_t number;
 	uint32_t last_id; /* of the messages in it */
 	unsigned control; /* the WEFT__WANT_* that it answers */
 	struct weft__out *out; /* it is the place of this big message in the queue, and not itself sent */
-	struct weft__route *route;    /* NULL: to a stranger */
+	weft_dest stranger;
 	struct weft__sframes bundled; /* the frames in it, if it is a bundle */
-	TAILQ_ENTRY(weft__sframe) link;
 };
-
-/* Control frames are at most so long. */
-#define WEFT__SMALL_FRAME 512
 
 struct weft__frames {
 	/* To be received into. */
@@ -73,15 +78,17 @@ struct weft__frames {
 	uint32_t posted; /* of these, given to the net */
 	uint32_t posted_max; /* there never are more */
 	/* To be sent. */
-	struct weft__sframes big, small; /* free ones */
-	uint32_t big_count, small_count; /* in all */
-	uint32_t big_used;
-	uint32_t big_max;
-	uint32_t big_max_peer; /* of one peer */
-	uint32_t in_flight;    /* of both kinds */
+	struct weft__spaces spaces;
+	struct weft__sframes spare; /* free ones, without a space */
+	uint32_t sframe_count; /* in all */
+	uint32_t counted;   /* those in use that count in the send budgets */
+	uint32_t max;       /* so many there may be, */
+	uint32_t max_peer;  /* and so many of one peer */
+	uint32_t in_flight; /* of all kinds */
 };
 
-void weft__frames_init(struct weft__frames *frames);
+/* max and max_peer: the send budgets, in frames. */
+void weft__frames_init(struct weft_node *node, uint32_t max, uint32_t max_peer);
 
 /*
  * Posts as many receives as there should be, after whatever has given out credit. Returns 0, or why it could not; it is
@@ -99,8 +106,14 @@ void weft__rframe_unref(struct weft_node *node, struct weft__rframe *frame);
 struct weft__rframe *weft__rframe_view(struct weft_node *node, struct weft__rframe *bundle, const uint8_t *data,
 				       size_t len);
 
-/* Takes a free frame for messages, or a small one. Returns NULL where the budget or memory is used up. */
-struct weft__sframe *weft__sframe_take(struct weft_node *node, bool small);
+/* Takes an empty frame. Returns NULL where the budget or memory is used up. */
+struct weft__sframe *weft__sframe_take(struct weft_node *node, enum weft__sframe_kind kind);
+
+/* Makes sure that a frame has room for so many bytes, which fit into a long one. Returns false without memory. */
+bool weft__sframe_lengthen(struct weft_node *node, struct weft__sframe *frame, size_t len);
+
+/* What was in a frame has been copied: others may use its space. */
+void weft__sframe_empty(struct weft_node *node, struct weft__sframe *frame);
 
 /* Gives a frame back. spoilt: the provider may still read its memory, which is left to it. */
 void weft__sframe_give(struct weft_node *node, struct weft__sframe *frame, bool spoilt);

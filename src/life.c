@@ -192,7 +192,7 @@ static void opened(struct weft_node *node, struct weft__peer *peer)
 /* The CLOSE of a session that the caller closes takes its place behind what waits. */
 static void queue_close(struct weft_node *node, struct weft__peer *peer)
 {
-	struct weft__sframe *frame = weft__sframe_take(node, true);
+	struct weft__sframe *frame = weft__sframe_take(node, WEFT__CONTROL_FRAME);
 	if (!frame) {
 		/* Without memory for it there is no waiting for what is in the queue. */
 		peer->s.give_up_ms = node->now;
@@ -200,7 +200,7 @@ static void queue_close(struct weft_node *node, struct weft__peer *peer)
 	}
 	struct weft__farewell farewell = {.reason = (uint16_t)peer->reason};
 	frame->len = WEFT__HEADER_LEN + weft__wire_put_close(frame->data + WEFT__HEADER_LEN,
-							     WEFT__SMALL_FRAME - WEFT__HEADER_LEN,
+							     WEFT__SHORT_SPACE - WEFT__HEADER_LEN,
 							     &farewell);
 	weft__transmit_queue(peer, frame, WEFT__CLOSE);
 }

@@ -364,8 +364,10 @@ static int find_room(struct weft_node *node, struct weft__peer *peer, size_t len
 		     struct weft__sframe **out)
 {
 	struct weft__sframe *frame = TAILQ_LAST(&peer->queue, weft__sframes);
+	size_t room = weft__record_room(len);
 	if (frame && frame->type == WEFT__DATA && !frame->out &&
-	    frame->len + weft__record_room(len) <= shared_limit(peer)) {
+	    frame->len + room <= shared_limit(peer) &&
+	    weft__sframe_lengthen(node, frame, frame->len + room)) {
 		*out = frame;
 		return 0;
 	}
@@ -374,11 +376,12 @@ static int find_room(struct weft_node *node, struct weft__peer *peer, size_t len
 		weft__transmit_flush(node, peer);
 	if (peer->s.state == WEFT__GONE)
 		return -ENOTCONN;
-	if (peer->frames >= node->frames.big_max_peer)
+	if (peer->frames >= node->frames.max_peer)
 		return -ENOBUFS;
-	frame = weft__sframe_take(node, false);
+	bool is_short = WEFT__HEADER_LEN + room <= WEFT__SHORT_SPACE;
+	frame = weft__sframe_take(node, is_short ? WEFT__MESSAGE_FRAME : WEFT__LONG_FRAME);
 	if (!frame)
-		return node->frames.big_used >= node->frames.big_max ? -ENOBUFS : -ENOMEM;
+		return node->frames.counted >= node->frames.max ? -ENOBUFS : -ENOMEM;
 	frame->len = WEFT__HEADER_LEN;
 	weft__transmit_queue(peer, frame, WEFT__DATA);
 	*out = frame;

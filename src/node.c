@@ -25,6 +25,8 @@
 #define DEFAULT_LINGER_MS 5000
 /* Places in the address vector for those who are refused. */
 #define SPARE_PEERS 8
+/* So that sums of such numbers are none that wraps. */
+#define FRAMES_MAX (UINT32_MAX / 2)
 #define POSTED_MIN 16
 #define POSTED_MAX 512
 /* Memory for the ends of messages is bounded by the budget for their bytes. */
@@ -107,8 +109,8 @@ static int plan(struct weft_node *node)
 	node->frame_size = (uint32_t)size;
 
 	size_t frames = opts->recv_budget / size;
-	if (frames > UINT32_MAX / 2)
-		frames = UINT32_MAX / 2;
+	if (frames > FRAMES_MAX)
+		frames = FRAMES_MAX;
 	size_t posted = frames / 4;
 	if (posted > POSTED_MAX)
 		posted = POSTED_MAX;
@@ -142,15 +144,14 @@ static int plan(struct weft_node *node)
 	}
 	weft__pool_init(&node->pool, (uint32_t)credits,
 			(uint32_t)(opts->max_peers + opts->max_half_open));
-	weft__frames_init(&node->frames);
-	node->frames.posted_max = (uint32_t)posted;
 	size_t sends = opts->send_budget / size;
 	size_t peer_sends = opts->peer_send_budget / size;
 	if (sends < 2 || peer_sends < 1)
 		return bad_option(node,
 				  "send_budget is less than two frames, or a peer's than one");
-	node->frames.big_max = sends < UINT32_MAX ? (uint32_t)sends : UINT32_MAX;
-	node->frames.big_max_peer = peer_sends < UINT32_MAX ? (uint32_t)peer_sends : UINT32_MAX;
+	weft__frames_init(node, sends < FRAMES_MAX ? (uint32_t)sends : FRAMES_MAX,
+			  peer_sends < FRAMES_MAX ? (uint32_t)peer_sends : FRAMES_MAX);
+	node->frames.posted_max = (uint32_t)posted;
 	size_t slots = opts->send_budget / BYTES_PER_SLOT;
 	weft__slots_init(&node->slots, slots < UINT32_MAX ? (uint32_t)slots : UINT32_MAX);
 	return 0;

@@ -259,12 +259,12 @@ void weft__peers_unblock(struct weft_node *node)
 	const struct weft__frames *frames = &node->frames;
 	struct weft__peer_list list = TAILQ_HEAD_INITIALIZER(list);
 	struct weft__peer *peer;
-	if (frames->big_used >= frames->big_max || node->slots.used > node->slots.max / 2)
+	if (frames->counted >= frames->max || node->slots.used > node->slots.max / 2)
 		return;
 	TAILQ_CONCAT(&list, &node->blocked, blocked);
 	while ((peer = TAILQ_FIRST(&list))) {
 		TAILQ_REMOVE(&list, peer, blocked);
-		if (peer->frames > frames->big_max_peer / 2 ||
+		if (peer->frames > frames->max_peer / 2 ||
 		    !weft__out_has_room(node, peer->lacked)) {
 			TAILQ_INSERT_TAIL(&node->blocked, peer, blocked);
 			continue;

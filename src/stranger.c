@@ -64,7 +64,7 @@ static void refuse(struct weft_node *node, const struct weft_addr *addr, uint64_
 		node->stats.drop_refused++;
 		return;
 	}
-	struct weft__sframe *frame = weft__sframe_take(node, true);
+	struct weft__sframe *frame = weft__sframe_take(node, WEFT__CONTROL_FRAME);
 	if (!frame)
 		goto drop;
 	if (weft_net_add_peer(node->net, addr, &dest) < 0)
@@ -77,7 +77,7 @@ static void refuse(struct weft_node *node, const struct weft_addr *addr, uint64_
 	weft__wire_put_header(frame->data, &header);
 	frame->type = WEFT__REJECT;
 	frame->len = WEFT__HEADER_LEN + weft__wire_put_reject(frame->data + WEFT__HEADER_LEN,
-							      WEFT__SMALL_FRAME - WEFT__HEADER_LEN,
+							      WEFT__SHORT_SPACE - WEFT__HEADER_LEN,
 							      farewell);
 	frame->stranger = dest;
 	if (weft__transmit_stranger(node, frame) < 0)

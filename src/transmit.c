@@ -20,7 +20,8 @@ int weft__transmit_post(struct weft_node *node, weft_dest dest, struct weft__sfr
 			int timeout_ms)
 {
 	struct weft_post what = WEFT_POST_INIT;
-	what.buf = frame->buf;
+	what.buf = frame->space->buf;
+	what.off = frame->space->off;
 	what.len = frame->len;
 	what.timeout_ms = timeout_ms;
 	int ret = weft_net_send(node->net, dest, &what, sent, frame);
@@ -76,7 +77,7 @@ static void leave_queue(struct weft_node *node, struct weft__peer *peer, struct 
 	TAILQ_REMOVE(&peer->queue, item, link);
 	if (item->out)
 		weft__out_free(item->out);
-	else if (!item->small)
+	else if (item->counts)
 		peer->frames--;
 	weft__sframe_give(node, item, false);
 }
@@ -88,7 +89,7 @@ static int send_part(struct weft_node *node, struct weft__peer *peer, struct wef
 	size_t before = out->sent;
 	if (peer->in_flight >= PARTS_IN_FLIGHT)
 		return -EAGAIN;
-	struct weft__sframe *frame = weft__sframe_take(node, false);
+	struct weft__sframe *frame = weft__sframe_take(node, WEFT__LONG_FRAME);
 	if (!frame)
 		return -ENOBUFS;
 	bool last = weft__out_fill(peer, out, frame);
@@ -246,7 +247,7 @@ static void put_contents(const struct weft_node *node, struct weft__peer *peer,
 			 struct weft__sframe *frame)
 {
 	uint8_t *to = frame->data + WEFT__HEADER_LEN;
-	size_t room = WEFT__SMALL_FRAME - WEFT__HEADER_LEN;
+	size_t room = WEFT__SHORT_SPACE - WEFT__HEADER_LEN;
 	size_t len = 0;
 	if (frame->type == WEFT__CONNECT || frame->type == WEFT__ACCEPT) {
 		len = put_hello(node, peer, to, room);
@@ -279,7 +280,7 @@ static bool said(struct weft__peer *peer, enum weft__control control)
 static void send_control(struct weft_node *node, struct weft__peer *peer, size_t which)
 {
 	enum weft__control control = controls[which].control;
-	struct weft__sframe *frame = weft__sframe_take(node, true);
+	struct weft__sframe *frame = weft__sframe_take(node, WEFT__CONTROL_FRAME);
 	if (!frame) {
 		weft__peer_mark_dirty(node, peer);
 		return;
@@ -338,7 +339,7 @@ void weft__transmit_queue(struct weft__peer *peer, struct weft__sframe *frame,
 	frame->costs = type != WEFT__CLOSE;
 	frame->number = peer->s.tx_queued + 1;
 	peer->s.tx_queued += frame->out ? weft__out_frames(peer, frame->out) : 1;
-	if (!frame->small)
+	if (frame->counts)
 		peer->frames++;
 	TAILQ_INSERT_TAIL(&peer->queue, frame, link);
 }
@@ -400,7 +401,7 @@ void weft__transmit_release(struct weft_node *node, struct weft__sframe *frame, 
 		peer->flying &= ~frame->control;
 	else
 		peer->in_flight--;
-	if (!frame->small)
+	if (frame->counts)
 		peer->frames--;
 	weft__sframe_give(node, frame, spoilt);
 }

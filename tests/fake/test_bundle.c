@@ -96,7 +96,7 @@ static void sessions_share_a_message(void **state)
 	assert_int_equal(theirs.frames_received, after.frames_sent);
 	assert_in_range(theirs.bundles_sent, 1, 2);
 	assert_int_equal(after.bundles_received, theirs.bundles_sent);
-	assert_int_equal(a->node->frames.big_used, 0);
+	assert_int_equal(a->node->frames.counted, 0);
 	/* What is kept for looking into bundles is counted. */
 	assert_in_range(theirs.memory, theirs_before.memory + 2 * sizeof(struct weft__rframe),
 			2 * theirs_before.memory);
@@ -343,7 +343,7 @@ static void sessions_end_while_they_wait(void **state)
 	assert_int_equal(a->node->peers, 0);
 	assert_null(a->node->routes);
 	assert_true(TAILQ_EMPTY(&a->node->routes_waiting));
-	assert_int_equal(a->node->frames.big_used, 0);
+	assert_int_equal(a->node->frames.counted, 0);
 }
 
 /* The node is closed while frames wait. */
@@ -384,7 +384,7 @@ static void a_bundle_breaks(void **state)
 	assert_int_equal(weft_peer_send(a->node, apart, &send), 0);
 	nodes_until(&other.sent, 1);
 	assert_int_equal(other.sent_status, 0);
-	assert_int_equal(a->node->frames.big_used, 0);
+	assert_int_equal(a->node->frames.counted, 0);
 }
 
 /* The net refuses it for good. */
@@ -403,7 +403,7 @@ static void a_bundle_is_refused(void **state)
 		assert_int_equal(fates[i].sent, 1);
 	nodes_pass(20000);
 	assert_null(a->node->routes);
-	assert_int_equal(a->node->frames.big_used, 0);
+	assert_int_equal(a->node->frames.counted, 0);
 }
 
 /* ---- a stranger's bundles */

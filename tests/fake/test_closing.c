@@ -197,16 +197,20 @@ static void while_connecting(void **state)
  * end. */
 static void without_memory_for_the_last_words(void **state)
 {
-	struct weft__sframe *taken[64];
+	struct weft__space *taken[64];
 	size_t count = 0;
 	(void)state;
 	struct party *a = party_open(NULL), *b = party_open(NULL);
 	weft_peer peer = meet(a, b);
 	nodes_pass(20);
-	while (a->node->frames.small_count > count)
-		taken[count++] = weft__sframe_take(a->node, true);
+	struct weft__spaces *spaces = &a->node->frames.spaces;
+	while (!LIST_EMPTY(&spaces->short_free))
+		taken[count++] = weft__space_take(spaces, false);
 	fake_next("fi_send", &b->addr, 1, &(struct fake_fate){FAKE_BREAK, 0, FI_EIO, 0, NULL});
-	assert_int_equal(say(a, peer, "", NULL), 0);
+	/* It is in a long frame. */
+	char text[WEFT__SHORT_SPACE] = "";
+	memset(text, 'x', sizeof(text) - 1);
+	assert_int_equal(say(a, peer, text, NULL), 0);
 	fake_refuse("calloc", NULL, ENOMEM, -1);
 	nodes_pass(100);
 	assert_int_equal(a->closed, 1);
@@ -216,7 +220,7 @@ static void without_memory_for_the_last_words(void **state)
 	assert_int_equal(net_stats(weft_node_net(a->node)).peers, 0);
 	fake_no_faults();
 	while (count > 0)
-		weft__sframe_give(a->node, taken[--count], false);
+		weft__space_give(spaces, taken[--count], false);
 	/* The other side learns it when it asks. */
 	nodes_pass(10000);
 	assert_int_equal(b->closed, 1);
@@ -226,21 +230,22 @@ static void without_memory_for_the_last_words(void **state)
 /* Nor is a CLOSE that takes its turn, if there is no memory for it. */
 static void without_memory_for_close(void **state)
 {
-	struct weft__sframe *taken[64];
+	struct weft__space *taken[64];
 	size_t count = 0;
 	(void)state;
 	struct party *a = party_open(NULL), *b = party_open(NULL);
 	weft_peer peer = meet(a, b);
 	nodes_pass(20);
-	while (a->node->frames.small_count > count)
-		taken[count++] = weft__sframe_take(a->node, true);
+	struct weft__spaces *spaces = &a->node->frames.spaces;
+	while (!LIST_EMPTY(&spaces->short_free))
+		taken[count++] = weft__space_take(spaces, false);
 	fake_refuse("calloc", NULL, ENOMEM, 1);
 	assert_int_equal(weft_peer_close(a->node, peer, 3000), 0);
 	nodes_pass(50);
 	assert_int_equal(a->closed, 1);
 	assert_int_equal(a->end.reason, WEFT_REASON_CLOSED);
 	while (count > 0)
-		weft__sframe_give(a->node, taken[--count], false);
+		weft__space_give(spaces, taken[--count], false);
 	nodes_pass(11000);
 	assert_int_equal(b->closed, 1);
 }
