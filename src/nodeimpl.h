@@ -53,6 +53,7 @@ struct weft__peer {
 	bool opened;
 	bool close_queued; /* its CLOSE has a place in the order; no more messages are taken */
 	bool dropped;      /* its place in the address vector is given back */
+	bool reached;      /* the net has brought an ACCEPT to its address */
 	char provider[WEFT__PROVIDER_MAX + 1]; /* the peer's name of it */
 
 	/* What waits to be sent, in order; the last frame may have room left. */

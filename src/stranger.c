@@ -131,26 +131,30 @@ static int64_t grace_ms(const struct weft__strangers *strangers)
 
 /*
  * Gives up a half-open session at random, so that no flood can tell which, of those that have had
- * their time. Returns false if there is none.
+ * their time; and before all others those at whose address there is nobody, as far as is known.
+ * Returns false if there is none.
  */
 static bool evict(struct weft_node *node)
 {
 	int64_t grace = grace_ms(&node->strangers);
-	uint32_t random = 0, count = 0;
+	uint32_t random = 0, nobody = 0, count = 0;
 	struct weft__peer *peer;
 	/* The oldest ones are first. */
 	TAILQ_FOREACH (peer, &node->half_open, half_open) {
 		if (node->now - peer->s.begun_ms < grace)
 			break;
 		count++;
+		nobody += !peer->reached;
 	}
 	if (count == 0)
 		return false;
 	/* Without a random number it is the oldest one. */
 	weft__random(&random, sizeof(random));
-	peer = TAILQ_FIRST(&node->half_open);
-	for (random %= count; random > 0; random--)
-		peer = TAILQ_NEXT(peer, half_open);
+	random %= nobody > 0 ? nobody : count;
+	TAILQ_FOREACH (peer, &node->half_open, half_open) {
+		if ((nobody == 0 || !peer->reached) && random-- == 0)
+			break;
+	}
 	node->stats.evicted++;
 	weft__life_event(node, peer, WEFT__TIMEOUT);
 	return true;

@@ -415,6 +415,8 @@ static void left(struct weft_node *node, struct weft__sframe *frame, const struc
 	weft__transmit_release(node, frame, spoilt);
 	if (done->status < 0)
 		failed(node, peer, control, done);
+	else if (control == WEFT__WANT_ACCEPT)
+		peer->reached = true;
 	if (peer->wanted || !TAILQ_EMPTY(&peer->queue))
 		weft__peer_mark_dirty(node, peer);
 	weft__peer_reap(node, peer);

@@ -137,6 +137,29 @@ static void a_busy_crowd_is_given_longer(void **state)
 	assert_int_equal(party_stats(server).evicted, evicted + 2);
 }
 
+/* Those whose address nothing has reached are given up before one whom the answer has. */
+static void nobody_is_given_up_first(void **state)
+{
+	static struct raw raw, good;
+	(void)state;
+	struct weft_node_opts opts = node_opts();
+	opts.max_half_open = 2;
+	struct party *server = party_open(&opts);
+	raw_open(&good, server);
+	knock(&good);
+	nodes_until(&good.came[WEFT__ACCEPT], 1);
+	raw_open(&raw, server);
+	fake_next("fi_send", &raw.addr, 4, &(struct fake_fate){FAKE_VANISH, 0, 0, 0, NULL});
+	for (int i = 0; i < 4; i++) {
+		knock(&raw);
+		nodes_pass(1050);
+	}
+	assert_int_equal(raw.came[WEFT__ACCEPT], 0);
+	assert_int_equal(party_stats(server).half_open, 2);
+	assert_int_equal(party_stats(server).evicted, 3);
+	show_itself(&good, 0);
+}
+
 /* Who is given up for a newcomer cannot be told beforehand. */
 static void eviction_is_random(void **state)
 {
@@ -584,14 +607,23 @@ static void questions_of_strangers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		nodes_test(half_open_is_bounded),    nodes_test(a_busy_crowd_is_given_longer),
-		nodes_test(eviction_is_random),	     nodes_test(connect_is_idempotent),
-		nodes_test(connects_are_counted),    nodes_test(refusals_are_bounded),
-		nodes_test(refusals_to_nobody),	     nodes_test(refusals_that_do_not_leave),
-		nodes_test(no_place_for_an_address), nodes_test(versions_and_features),
-		nodes_test(too_many_peers),	     nodes_test(addresses),
-		nodes_test(a_wrong_source),	     nodes_test(without_sources),
-		nodes_test(bytes_that_are_no_frame), nodes_test(questions_of_strangers),
+		nodes_test(half_open_is_bounded),
+		nodes_test(a_busy_crowd_is_given_longer),
+		nodes_test(nobody_is_given_up_first),
+		nodes_test(eviction_is_random),
+		nodes_test(connect_is_idempotent),
+		nodes_test(connects_are_counted),
+		nodes_test(refusals_are_bounded),
+		nodes_test(refusals_to_nobody),
+		nodes_test(refusals_that_do_not_leave),
+		nodes_test(no_place_for_an_address),
+		nodes_test(versions_and_features),
+		nodes_test(too_many_peers),
+		nodes_test(addresses),
+		nodes_test(a_wrong_source),
+		nodes_test(without_sources),
+		nodes_test(bytes_that_are_no_frame),
+		nodes_test(questions_of_strangers),
 	};
 	return world_run(tests);
 }
