@@ -20,8 +20,8 @@
 
 static void work_on(struct soft_qp *qp, uint64_t now)
 {
-	if (qp->net)
-		qp->next = sefa_port_progress(&qp->port, now);
+	/* Without sockets, in the child of a fork, nothing is ever due. */
+	qp->next = qp->net ? sefa_port_progress(&qp->port, now) : UINT64_MAX;
 }
 
 /* Whether the program has polled a queue pair's completions since the thread last asked. */

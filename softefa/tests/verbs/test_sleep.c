@@ -136,6 +136,32 @@ static void forked_child_holds_nothing_open(void **state)
 	pair_close(&pair);
 }
 
+/* What was due in the parent is not due in the child, whose own queue pair has a thread again. */
+static void forked_child_does_not_spin(void **state)
+{
+	struct pair pair;
+	int status;
+	(void)state;
+	pair_open(&pair);
+	struct end *a = &pair.end[0];
+	/* Its answer is that there is no receive: it is due again and again. */
+	assert_int_equal(post_send(&pair, 0, 1, 10), 0);
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct ibv_qp *own;
+		struct timespec used;
+		int made = create_qp(pair.pd, a->cq, &own);
+		make_ready(own, a->qkey);
+		usleep(200000);
+		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+		_exit(made == 0 && used.tv_sec == 0 && used.tv_nsec < 100000000 ? 0 : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	pair_close(&pair);
+}
+
 static void *sender(void *arg)
 {
 	struct pair *pair = arg;
@@ -180,6 +206,7 @@ int main(void)
 		cmocka_unit_test(channel_without_events_would_block),
 		cmocka_unit_test(device_works_while_the_program_sleeps),
 		cmocka_unit_test(forked_child_holds_nothing_open),
+		cmocka_unit_test(forked_child_does_not_spin),
 		cmocka_unit_test(ends_on_different_threads),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
