@@ -73,6 +73,16 @@ static int keep_first(struct world *w, const struct datagram *d)
 	return 1;
 }
 
+/* The datagram that keep_first() kept arrives once more. */
+static void copy_comes_late(void)
+{
+	struct datagram *late = malloc(sizeof(*late));
+	assert_non_null(late);
+	*late = kept;
+	world.way[world.under_way++] = late;
+	world_settle(&world);
+}
+
 /*
  * A copy that comes late must not be taken: its sender may have sent the same as another request
  * since.
@@ -88,11 +98,7 @@ static void late_copy_of_a_refused_message_stays_refused(void **state)
 	world_settle(&world);
 	assert_int_equal(op.status, SEFA_RNR);
 	world.hosts[1].buffers = 5;
-	struct datagram *late = malloc(sizeof(*late));
-	assert_non_null(late);
-	*late = kept;
-	world.way[world.under_way++] = late;
-	world_settle(&world);
+	copy_comes_late();
 	assert_int_equal(world.hosts[1].message_count, 0);
 	world_free(&op);
 	world_post(&world, 0, 1, &op, SEFA_SEND, 10, 1);
@@ -100,11 +106,7 @@ static void late_copy_of_a_refused_message_stays_refused(void **state)
 	assert_int_equal(world.hosts[1].message_count, 1);
 	world_free(&op);
 	/* Also once its number is below all that is under way. */
-	late = malloc(sizeof(*late));
-	assert_non_null(late);
-	*late = kept;
-	world.way[world.under_way++] = late;
-	world_settle(&world);
+	copy_comes_late();
 	assert_int_equal(world.hosts[1].message_count, 1);
 }
 
@@ -135,11 +137,7 @@ static void late_copy_of_one_that_was_too_long_stays_refused(void **state)
 	assert_int_equal(op.status, SEFA_REMOTE_LENGTH);
 	world_free(&op);
 	world.hosts[1].room = 100;
-	struct datagram *late = malloc(sizeof(*late));
-	assert_non_null(late);
-	*late = kept;
-	world.way[world.under_way++] = late;
-	world_settle(&world);
+	copy_comes_late();
 	assert_int_equal(world.hosts[1].message_count, 0);
 	assert_int_equal(world.hosts[1].buffers, 1);
 	world_post(&world, 0, 1, &op, SEFA_SEND, 10, 2);
