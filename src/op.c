@@ -105,6 +105,28 @@ struct weft__op *weft__op_numbered(const struct weft__ops *ops, uintptr_t number
 	return op->posted && number_of(op) == number ? op : NULL;
 }
 
+/* The next slot from *at on that is taken, which *at is moved beyond; NULL at the end. */
+static struct weft__op *next_used(const struct weft__ops *ops, size_t *at)
+{
+	while (*at < ops->chunk_count * CHUNK_OPS) {
+		struct weft__op *op = &ops->chunks[*at / CHUNK_OPS]->op[*at % CHUNK_OPS];
+		++*at;
+		if (op->used)
+			return op;
+	}
+	return NULL;
+}
+
+/* The same of those whose end is not decided. */
+static struct weft__op *next_live(const struct weft__ops *ops, size_t *at)
+{
+	struct weft__op *op;
+	do
+		op = next_used(ops, at);
+	while (op && (op->ending || op->told));
+	return op;
+}
+
 HOT int take_slot(struct weft_net *net, struct weft__op **out)
 {
 	struct weft__ops *ops = &net->ops;
@@ -432,21 +454,20 @@ int weft_net_write(struct weft_net *net, weft_dest dest, const struct weft_post 
 
 int weft_net_cancel(struct weft_net *net, weft_done_fn *done, void *user)
 {
+	struct weft__op *op;
+	size_t at = 0;
 	int count = 0;
-	for (size_t c = 0; c < net->ops.chunk_count; c++) {
-		for (size_t i = 0; i < CHUNK_OPS; i++) {
-			struct weft__op *op = &net->ops.chunks[c]->op[i];
-			if (!op->used || op->ending || op->told || op->canceling ||
-			    !weft__op_is_recv(op->kind) || op->done != done || op->user != user)
-				continue;
-			op->canceling = true;
-			count++;
-			/* Where this fails, a message is on its way into it. */
-			if (op->posted)
-				fi_cancel(&net->ep->fid, context_of(net, op));
-			else
-				weft__op_end(net, op, -ECANCELED, "it was given up");
-		}
+	while ((op = next_live(&net->ops, &at))) {
+		if (op->canceling || !weft__op_is_recv(op->kind) || op->done != done ||
+		    op->user != user)
+			continue;
+		op->canceling = true;
+		count++;
+		/* Where this fails, a message is on its way into it. */
+		if (op->posted)
+			fi_cancel(&net->ep->fid, context_of(net, op));
+		else
+			weft__op_end(net, op, -ECANCELED, "it was given up");
 	}
 	return count;
 }
@@ -480,24 +501,21 @@ void weft__op_end(struct weft_net *net, struct weft__op *op, int status, const c
 void weft__ops_end(struct weft_net *net, const struct weft__dest *dest, int status,
 		   const char *text)
 {
-	for (size_t c = 0; c < net->ops.chunk_count; c++) {
-		for (size_t i = 0; i < CHUNK_OPS; i++) {
-			struct weft__op *op = &net->ops.chunks[c]->op[i];
-			if (op->used && !op->ending && !op->told && (!dest || op->dest == dest))
-				weft__op_end(net, op, status, text);
-		}
+	struct weft__op *op;
+	size_t at = 0;
+	while ((op = next_live(&net->ops, &at))) {
+		if (!dest || op->dest == dest)
+			weft__op_end(net, op, status, text);
 	}
 }
 
 void weft__ops_abandon(struct weft_net *net, weft_done_fn *done, void *user)
 {
-	for (size_t c = 0; c < net->ops.chunk_count; c++) {
-		for (size_t i = 0; i < CHUNK_OPS; i++) {
-			struct weft__op *op = &net->ops.chunks[c]->op[i];
-			if (op->used && !op->ending && !op->told && op->done == done &&
-			    op->user == user)
-				weft__op_end(net, op, -ECANCELED, "it was given up");
-		}
+	struct weft__op *op;
+	size_t at = 0;
+	while ((op = next_live(&net->ops, &at))) {
+		if (op->done == done && op->user == user)
+			weft__op_end(net, op, -ECANCELED, "it was given up");
 	}
 }
 
@@ -605,14 +623,13 @@ int weft__op_complete(struct weft_net *net, struct weft__op *op, struct weft_don
 
 void weft__ops_reclaim(struct weft_net *net)
 {
-	for (size_t c = 0; c < net->ops.chunk_count; c++) {
-		for (size_t i = 0; i < CHUNK_OPS; i++) {
-			struct weft__op *op = &net->ops.chunks[c]->op[i];
-			if (!op->posted)
-				continue;
-			op->posted = false;
-			if (op->told)
-				release(net, op);
-		}
+	struct weft__op *op;
+	size_t at = 0;
+	while ((op = next_used(&net->ops, &at))) {
+		if (!op->posted)
+			continue;
+		op->posted = false;
+		if (op->told)
+			release(net, op);
 	}
 }

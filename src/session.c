@@ -132,20 +132,23 @@ void weft__session_advance(struct weft__session *s)
 	s->gap_ms = 0;
 }
 
+/* Keeps since when something is waited for. */
+static void keep_since(int64_t *since_ms, bool awaited, int64_t now)
+{
+	if (!awaited)
+		*since_ms = 0;
+	else if (*since_ms == 0)
+		*since_ms = now;
+}
+
 void weft__session_gap(struct weft__session *s, bool missing, int64_t now)
 {
-	if (!missing)
-		s->gap_ms = 0;
-	else if (s->gap_ms == 0)
-		s->gap_ms = now;
+	keep_since(&s->gap_ms, missing, now);
 }
 
 void weft__session_chunks(struct weft__session *s, bool awaited, int64_t now)
 {
-	if (!awaited)
-		s->chunks_ms = 0;
-	else if (s->chunks_ms == 0)
-		s->chunks_ms = now;
+	keep_since(&s->chunks_ms, awaited, now);
 }
 
 void weft__session_fill(struct weft__session *s, struct weft__header *header,
