@@ -22,6 +22,11 @@
 #include "random.h"
 #include "transmit.h"
 
+/* Each frame that arrives is looked for in this table, and those in a chain lie in peers that
+ * others use. */
+#undef HASH_BKT_CAPACITY_THRESH
+#define HASH_BKT_CAPACITY_THRESH 3U
+
 #define TABLE_START 16
 #define DEFAULT_TIMEOUT_MS 5000
 
