@@ -280,6 +280,7 @@ void weft__message_deliver(struct weft_node *node, struct weft__peer *peer,
 	const uint8_t *body = frame->data + frame->body;
 	size_t len = frame->len - frame->body;
 	struct weft__record record;
+	bool together = node->held.together;
 	size_t at = 0;
 	int got;
 	node->held.frame = frame;
@@ -291,6 +292,7 @@ void weft__message_deliver(struct weft_node *node, struct weft__peer *peer,
 			break;
 		}
 		bool alone = at == len && record.data == body + WEFT__RECORD_LEN;
+		node->held.together = together || !alone;
 		if (!take_record(node, peer, &record, alone)) {
 			weft__life_fail(node, peer, WEFT_REASON_PROTOCOL,
 					"a part of message %u came after message %u", record.id,
@@ -302,6 +304,7 @@ void weft__message_deliver(struct weft_node *node, struct weft__peer *peer,
 			break;
 	}
 	node->held.frame = NULL;
+	node->held.together = together;
 	if (got < 0) {
 		node->stats.drop_malformed++;
 		weft__life_fail(node, peer, WEFT_REASON_PROTOCOL, "a DATA frame is malformed");
@@ -474,14 +477,20 @@ static int put(struct weft_node *node, struct weft__peer *peer, const struct wef
 }
 
 /*
- * Whether the callback that is running has a frame which was all that the peer might send. What is
- * said in it leaves when it is over, and takes the credit for the next frame along.
+ * Whether what is said in the callback that is running leaves later: if its frame was all that the
+ * peer might send, when it is over, to take the credit for the next frame along; if its message has
+ * come with others, which may be answered too, together with those answers.
  */
-static bool frees_credit(const struct weft_node *node, const struct weft__peer *peer)
+static bool leaves_later(const struct weft_node *node, const struct weft__peer *peer)
 {
 	const struct weft__rframe *frame = node->held.frame;
-	return frame && frame->peer == peer->handle &&
-	       weft__credit_open_frames(&peer->s.credit) == 0;
+	if (!frame)
+		return false;
+	if (node->held.together) {
+		const struct weft__peer *from = weft__peer_find(node, frame->peer);
+		return from && from->route == peer->route;
+	}
+	return frame->peer == peer->handle && weft__credit_open_frames(&peer->s.credit) == 0;
 }
 
 int weft_peer_send(struct weft_node *node, weft_peer handle, const struct weft_send *send)
@@ -505,7 +514,7 @@ int weft_peer_send(struct weft_node *node, weft_peer handle, const struct weft_s
 	node->stats.sent++;
 	node->stats.sent_bytes += len;
 	if (peer->s.state == WEFT__OPEN && peer->in_flight == 0 && peer->route->in_flight == 0 &&
-	    !frees_credit(node, peer)) {
+	    !leaves_later(node, peer)) {
 		weft__transmit_flush(node, peer);
 		weft__bundle_flush(node, peer->route);
 	} else

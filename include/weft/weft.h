@@ -321,7 +321,8 @@ struct weft_send {
 /*
  * Sends a message. Messages of a session leave in the order of the calls. A message to an idle peer leaves at once;
  * while one is on its way further small ones gather in the next frame, which leaves at the end of the turn at the
- * latest.
+ * latest. So do those that are sent to a node while messages that have come together from it are being delivered, since
+ * others of them may be answered too.
  *
  * Returns 0 (send->sent and send->reply will run, once each); or -ENOTCONN (the handle is stale, or the session is
  * being closed), -EINVAL, -EMSGSIZE (longer than the peer takes, or to be copied and longer than half of

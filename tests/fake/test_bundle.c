@@ -103,6 +103,92 @@ static void sessions_share_a_message(void **state)
 	nodes_check_budgets();
 }
 
+/* The second libfabric message from now on to b comes when the first one is long dealt with. */
+static void delay_the_second(void)
+{
+	const struct fake_fate soon = {.outcome = FAKE_DELIVER};
+	const struct fake_fate later = {.outcome = FAKE_DELIVER, .delay_ns = 50 * FAKE_NS_PER_MS};
+	fake_next("fi_send", &b->addr, 1, &soon);
+	fake_next("fi_send", &b->addr, 1, &later);
+}
+
+static uint64_t libfabric_messages(const struct party *party)
+{
+	return net_stats(weft_node_net(party->node)).sent;
+}
+
+/* What answers the frames of a bundle is a bundle too, its first one included. */
+static void answers_share_a_message(void **state)
+{
+	(void)state;
+	begin(NULL, SESSIONS);
+	b->on_message = echo;
+	/* Two in a row, so that all have more credit than the frame that is answered. */
+	for (int round = 1; round <= 4; round++) {
+		ask_all(5);
+		nodes_pass(round % 2);
+		nodes_until(&fates[SESSIONS - 1].replies, round / 2 * 2);
+	}
+	nodes_pass(1);
+	memset(fates, 0, sizeof(fates));
+	uint64_t before = libfabric_messages(b), bundles = party_stats(b).bundles_sent;
+	delay_the_second();
+	ask_all(5);
+	nodes_until(&fates[SESSIONS - 1].replies, 1);
+	check_fates();
+	assert_int_equal(libfabric_messages(b), before + 2);
+	assert_int_equal(party_stats(b).bundles_sent, bundles + 1);
+}
+
+/* So is what answers the messages of a frame. */
+static void answers_share_a_frame(void **state)
+{
+	(void)state;
+	begin(NULL, 1);
+	uint64_t before = libfabric_messages(b);
+	b->on_message = echo;
+	delay_the_second();
+	for (int i = 0; i < SESSIONS; i++) {
+		struct weft_send send = asking(&"ABCDEFGHIJ"[i], 1, &fates[i]);
+		assert_int_equal(weft_peer_send(a->node, peers[0], &send), 0);
+	}
+	nodes_until(&fates[SESSIONS - 1].replies, 1);
+	check_fates();
+	assert_int_equal(libfabric_messages(b), before + 2);
+}
+
+static weft_peer third;
+static int told_third;
+
+static void tell_third(struct party *party, const struct weft_msg *msg)
+{
+	(void)msg;
+	uint64_t before = party_stats(party).frames_sent;
+	assert_int_equal(say(party, third, "news", NULL), 0);
+	/* While one is under way to it, the others wait for that one's end. */
+	told_third += party_stats(party).frames_sent > before;
+}
+
+/* To another node it leaves at once, whatever else has come. */
+static void news_for_a_third_do_not_wait(void **state)
+{
+	(void)state;
+	begin(NULL, SESSIONS);
+	struct party *c = party_open(NULL);
+	third = meet(b, c);
+	nodes_pass(QUIET_MS);
+	told_third = 0;
+	b->on_message = tell_third;
+	delay_the_second();
+	for (int i = 0; i < SESSIONS; i++)
+		assert_int_equal(say(a, peers[i], "go", NULL), 0);
+	nodes_until(&b->messages, 1);
+	assert_int_equal(told_third, 1);
+	nodes_until(&b->messages, SESSIONS);
+	assert_int_equal(told_third, 2);
+	nodes_until(&c->messages, SESSIONS);
+}
+
 /* Answers, acknowledgement and credit of many rounds. */
 static void rounds(void **state)
 {
@@ -589,6 +675,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		nodes_test(sessions_share_a_message),
+		nodes_test(answers_share_a_message),
+		nodes_test(answers_share_a_frame),
+		nodes_test(news_for_a_third_do_not_wait),
 		nodes_test(rounds),
 		nodes_test(one_session_has_nobody_to_share_with),
 		nodes_test(only_where_it_is_agreed),
