@@ -142,6 +142,10 @@ static void forked_child_does_not_spin(void **state)
 	struct pair pair;
 	int status;
 	(void)state;
+#ifdef __SANITIZE_THREAD__
+	/* ThreadSanitizer lets the child of a process with threads start none. */
+	skip();
+#endif
 	pair_open(&pair);
 	struct end *a = &pair.end[0];
 	/* Its answer is that there is no receive: it is due again and again. */
