@@ -29,7 +29,6 @@ static bool add_long(struct weft__spaces *spaces)
 		return false;
 	}
 	space->data = weft_buf_data(space->buf);
-	space->is_free = true;
 	LIST_INSERT_HEAD(&spaces->long_free, space, link);
 	spaces->long_count++;
 	return true;
@@ -85,7 +84,6 @@ static void give_long(struct weft__spaces *spaces, struct weft__space *space, bo
 		free_long(spaces, space);
 		return;
 	}
-	space->is_free = true;
 	LIST_INSERT_HEAD(&spaces->long_free, space, link);
 }
 

@@ -24,8 +24,8 @@ struct weft__space {
 	struct weft_buf *buf;
 	size_t off; /* where it lies in the buffer */
 	uint8_t *data;
-	struct weft__sheet *sheet; /* NULL: it is long, and the buffer its own */
-	bool is_free;
+	struct weft__sheet *sheet;    /* NULL: it is long, and the buffer its own */
+	bool is_free;		      /* if it is short */
 	LIST_ENTRY(weft__space) link; /* of the free ones */
 };
 

@@ -101,14 +101,17 @@ static void spoilt(void **state)
 	assert_int_equal(buffers(), 1);
 	give_all(next, WEFT__SHEET_SPACES);
 
+	size_t memory = weft__spaces_memory(&spaces);
 	one = weft__space_take(&spaces, true);
 	assert_non_null(one);
 	assert_int_equal(buffers(), 2);
+	assert_int_equal(weft__spaces_memory(&spaces), memory + FRAME_SIZE + sizeof(*one));
 	memset(one->data, 0, FRAME_SIZE);
 	weft__space_give(&spaces, one, false);
 	assert_ptr_equal(weft__space_take(&spaces, true), one);
 	weft__space_give(&spaces, one, true);
 	assert_int_equal(buffers(), 1);
+	assert_int_equal(weft__spaces_memory(&spaces), memory);
 	weft__spaces_free(&spaces);
 	assert_int_equal(buffers(), 0);
 }
