@@ -280,7 +280,6 @@ void weft__message_deliver(struct weft_node *node, struct weft__peer *peer,
 	const uint8_t *body = frame->data + frame->body;
 	size_t len = frame->len - frame->body;
 	struct weft__record record;
-	bool together = node->held.together;
 	size_t at = 0;
 	int got;
 	node->held.frame = frame;
@@ -292,7 +291,7 @@ void weft__message_deliver(struct weft_node *node, struct weft__peer *peer,
 			break;
 		}
 		bool alone = at == len && record.data == body + WEFT__RECORD_LEN;
-		node->held.together = together || !alone;
+		node->held.together = frame->bundle || !alone;
 		if (!take_record(node, peer, &record, alone)) {
 			weft__life_fail(node, peer, WEFT_REASON_PROTOCOL,
 					"a part of message %u came after message %u", record.id,
@@ -304,7 +303,6 @@ void weft__message_deliver(struct weft_node *node, struct weft__peer *peer,
 			break;
 	}
 	node->held.frame = NULL;
-	node->held.together = together;
 	if (got < 0) {
 		node->stats.drop_malformed++;
 		weft__life_fail(node, peer, WEFT_REASON_PROTOCOL, "a DATA frame is malformed");
@@ -368,6 +366,7 @@ static int find_room(struct weft_node *node, struct weft__peer *peer, size_t len
 {
 	struct weft__sframe *frame = TAILQ_LAST(&peer->queue, weft__sframes);
 	size_t room = weft__record_room(len);
+	/* One that cannot be made longer, for want of memory, is full. */
 	if (frame && frame->type == WEFT__DATA && !frame->out &&
 	    frame->len + room <= shared_limit(peer) &&
 	    weft__sframe_lengthen(node, frame, frame->len + room)) {

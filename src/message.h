@@ -64,7 +64,7 @@ struct weft__helds {
 	const struct weft_msg *showing;
 	struct weft__rframe *frame;
 	struct weft__block *block;
-	bool together; /* it has come with others */
+	bool together; /* the message in `frame` has come with others */
 };
 
 void weft__slots_init(struct weft__slot_pool *pool, uint32_t max);

@@ -429,11 +429,9 @@ static void take_bundle(struct weft_node *node, const struct arrival *bundle, we
 			node->stats.recv_errors++;
 			continue;
 		}
-		node->held.together |= at < bundle->len;
 		take_bundled(node, view, source);
 		weft__rframe_unref(node, view);
 	}
-	node->held.together = false;
 	if (got < 0)
 		node->stats.drop_malformed++;
 }

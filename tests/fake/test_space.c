@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory for frames to be sent: short and long spaces, and what may still be read by the provider.
- */
+/* Memory for frames to be sent: short and long spaces, and what the provider may still read. */
 #include <string.h>
 
 #include "netimpl.h"

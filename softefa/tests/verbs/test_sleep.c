@@ -157,6 +157,7 @@ static void forked_child_does_not_spin(void **state)
 		struct timespec used;
 		int made = create_qp(pair.pd, a->cq, &own);
 		make_ready(own, a->qkey);
+		/* That it does nothing for so long is what is tested. */
 		usleep(200000);
 		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
 		_exit(made == 0 && used.tv_sec == 0 && used.tv_nsec < 100000000 ? 0 : 1);
