@@ -1,26 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Buffers: allocation, registration, references. Calls random, log and libfabric's memory
- * registration.
+ * Buffers: registration, references. Calls pages, random, log and libfabric's memory registration.
  */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "netimpl.h"
 #include "random.h"
 
 #define KEY_TRIES 8
-/*
- * Buffers from this length on are mapped by themselves, and go back to the system when they are
- * freed. Among the allocator's own they would leave holes that the next one, a little longer, does
- * not fit into, and a process with messages of all lengths would grow and grow.
- */
-#define MAPPED_MIN ((size_t)128 * 1024)
-
 /*
  * Registers memory. The key is libfabric's where the provider wants that, else random: a guessable
  * one opens the door.
@@ -74,53 +64,22 @@ static int make(struct weft_net *net, void *data, size_t size, struct weft_buf *
 	return 0;
 }
 
-/* Whole pages, so that nothing else shares a page that a device may write to. */
-static size_t in_pages(size_t size)
-{
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	return (size + page - 1) / page * page;
-}
-
-static void *alloc_pages(size_t size)
-{
-	size_t room = in_pages(size);
-	void *data;
-	if (room < MAPPED_MIN) {
-		data = aligned_alloc((size_t)sysconf(_SC_PAGESIZE), room);
-		if (data)
-			memset(data, 0, room);
-		return data;
-	}
-	/* For memory of no file the descriptor is to be -1. */
-	/* cppcheck-suppress invalidFunctionArg */
-	data = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (data == MAP_FAILED)
-		return NULL;
-	return data;
-}
-
-static void free_pages(void *data, size_t size)
-{
-	if (in_pages(size) < MAPPED_MIN)
-		free(data);
-	else
-		munmap(data, in_pages(size));
-}
-
 int weft_buf_alloc(struct weft_net *net, size_t size, struct weft_buf **buf)
 {
 	if (size == 0)
 		return -EINVAL;
 	if (net->closing)
 		return -ECANCELED;
-	if (size > SIZE_MAX - (size_t)sysconf(_SC_PAGESIZE))
-		return -ENOMEM;
-	void *data = alloc_pages(size);
+	struct weft__region *region;
+	struct weft__regions *regions = net->choice.quirks->huge_pages ? &net->regions : NULL;
+	void *data = weft__pages_alloc(regions, size, &region);
 	if (!data)
 		return -ENOMEM;
 	int ret = make(net, data, size, buf);
 	if (ret < 0)
-		free_pages(data, size);
+		weft__pages_free(data, size, region);
+	else
+		(*buf)->region = region;
 	return ret;
 }
 
@@ -221,7 +180,7 @@ void weft__buf_free(struct weft_buf *buf)
 	if (net)
 		leave_net(net, buf);
 	if (!buf->wrapped)
-		free_pages(buf->data, buf->size);
+		weft__pages_free(buf->data, buf->size, buf->region);
 	else if (buf->release)
 		give_back(net, buf);
 	free(buf);
@@ -285,6 +244,7 @@ int weft__bufs_detach(struct weft_net *net)
 		if (shared || outlives)
 			weft__buf_unref(buf);
 	}
+	weft__regions_detach(&net->regions);
 	return failed;
 }
 
@@ -297,5 +257,6 @@ int weft__bufs_abandon(struct weft_net *net)
 		keep(net, buf);
 		count++;
 	}
+	weft__regions_detach(&net->regions);
 	return count;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Buffers: registered memory, counted references. Calls log and libfabric's memory registration. */
+/* Buffers: registered memory, counted references. Calls pages, random, log and libfabric's memory registration. */
 #ifndef WEFT_BUF_H
 #define WEFT_BUF_H
 
@@ -12,12 +12,15 @@
 
 #include <weft/net.h>
 
+#include "pages.h"
+
 struct weft_buf {
 	struct weft_net *net; /* NULL once the net is closed */
 	uint8_t *data;
 	size_t size;
 	size_t refs;
 	size_t held;  /* of these, of operations that have ended for the caller and that the provider still has */
+	struct weft__region *region; /* that data is a part of, or NULL */
 	bool wrapped; /* data is the caller's, to be given back by release */
 	weft_release_fn *release;
 	void *user;

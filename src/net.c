@@ -187,6 +187,7 @@ int weft_net_open(struct weft_net **out, const struct weft_net_opts *given)
 		goto free_net;
 	net->log = (struct weft__log){net->opts.log, net->opts.log_user};
 	TAILQ_INIT(&net->bufs);
+	TAILQ_INIT(&net->regions);
 	weft__ops_init(&net->ops);
 	weft__dests_init(&net->dests);
 

@@ -35,6 +35,7 @@ struct weft_net {
 	struct weft__dests dests;
 
 	struct weft__buf_list bufs;
+	struct weft__regions regions; /* of their memory */
 	struct weft_net_stats stats; /* the counters since open; what is in use now is filled in when asked for */
 	struct weft__log log;
 	struct weft_net_opts opts; /* the numbers; its pointers are not kept */

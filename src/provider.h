@@ -42,6 +42,7 @@ struct weft__quirks {
 	/* writes to the memory of a long message after its receive has failed, when more of it comes all the same */
 	bool writes_late;
 	bool stuck_answers;      /* an answer that never comes keeps those that come after it from being read */
+	bool huge_pages;         /* long messages are copied out of the sender's memory page by page */
 	bool slow_tags;          /* tagged messages longer than a packet come through at a crawl */
 	const char *fabric;      /* the one fabric of this provider that weft uses; NULL: any */
 	const char *caveat;      /* what is not promised on it; NULL: nothing */

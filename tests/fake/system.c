@@ -150,6 +150,11 @@ int fake_sys_munmap(void *memory, size_t size)
 	return munmap(memory, size);
 }
 
+int fake_sys_madvise(void *memory, size_t size, int advice)
+{
+	return fails("madvise", FAKE__ALLOC) ? -1 : madvise(memory, size, advice);
+}
+
 char *fake_sys_strdup(const char *text)
 {
 	return fails("strdup", FAKE__ALLOC) ? NULL : keep(strdup(text), strlen(text) + 1);

@@ -293,6 +293,57 @@ static void memory_that_stays_registered_is_kept(void **state)
 	fake_reset();
 }
 
+/* Two of them are a huge page on shm; what one thread's net leaves behind is whole. */
+static void long_ones_share_huge_pages(void **state)
+{
+	enum { LEN = 1024 * 1024 };
+	struct pair pair;
+	struct fake_left left;
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		fake_reset();
+		pair_open(&pair, i == 0 ? &fake_tcp : &fake_shm, NULL);
+		/* Ordinary pages do as well. */
+		if (i == 2)
+			fake_refuse("madvise", NULL, EINVAL, -1);
+		fake_get_left(&left);
+		size_t before = left.allocations;
+		struct weft_buf *one = filled(pair.a, LEN, 1), *other = filled(pair.a, LEN, 2);
+		fake_get_left(&left);
+		/* Two buffers, and the memory of each, or a region and its mapping. */
+		assert_int_equal(left.allocations - before, 4);
+		if (i > 0)
+			assert_ptr_equal((uint8_t *)weft_buf_data(other),
+					 (uint8_t *)weft_buf_data(one) + LEN);
+		weft_buf_unref(one);
+		assert_true(is_filled(other, LEN, 2));
+		one = filled(pair.a, LEN / 2, 3);
+		fake_no_faults();
+		pair_close(&pair);
+		assert_true(is_filled(one, LEN / 2, 3));
+		assert_true(is_filled(other, LEN, 2));
+		weft_buf_unref(other);
+		assert_true(is_filled(one, LEN / 2, 3));
+		weft_buf_unref(one);
+		fake_get_left(&left);
+		assert_int_equal(left.allocations, 0);
+	}
+	/* Without memory nothing is left of it. */
+	fake_reset();
+	pair_open(&pair, &fake_shm, NULL);
+	static const char *const calls[] = {"calloc", "mmap", "fi_mr_reg"};
+	for (size_t i = 0; i < 3; i++) {
+		struct weft_buf *buf;
+		fake_get_left(&left);
+		size_t before = left.allocations;
+		fake_refuse(calls[i], NULL, ENOMEM, 1);
+		assert_int_equal(weft_buf_alloc(pair.a, LEN, &buf), -ENOMEM);
+		fake_get_left(&left);
+		assert_int_equal(left.allocations, before);
+	}
+	pair_close(&pair);
+}
+
 static void close_from_release(void *data, size_t size, void *user)
 {
 	struct pair *pair = user;
@@ -377,6 +428,7 @@ int main(void)
 		world_test(whole_pages_are_allocated),
 		world_test(references_keep_buffers),
 		world_test(memory_that_stays_registered_is_kept),
+		world_test(long_ones_share_huge_pages),
 		world_test(release_cannot_close_the_net),
 		world_test(memory_that_is_written_late),
 	};

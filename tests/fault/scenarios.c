@@ -103,10 +103,10 @@ static void nothing_fits(void)
 
 /* ---- data */
 
-static void exchange(struct torture_nets *nets)
+static void exchange_of(struct torture_nets *nets, size_t len)
 {
-	struct weft_buf *from = torture_buf(nets->a, 300);
-	struct weft_buf *into = torture_buf(nets->b, 300);
+	struct weft_buf *from = torture_buf(nets->a, len);
+	struct weft_buf *into = torture_buf(nets->b, len);
 	struct weft_post post = torture_post(from, 50);
 	struct torture_op *received = torture_recv(nets->b, into);
 	struct torture_op *sent = torture_start(nets->a, TORTURE_SEND, nets->a_to_b, &post);
@@ -115,7 +115,12 @@ static void exchange(struct torture_nets *nets)
 	torture_pass(nets, 60, true);
 	torture_ok(sent->calls == 1 && sent->status == 0);
 	torture_ok(received->calls == 1 && received->status == 0 &&
-		   received->len == (from ? 300 : 0));
+		   received->len == (from ? len : 0));
+}
+
+static void exchange(struct torture_nets *nets)
+{
+	exchange_of(nets, 300);
 }
 
 static void messages_on(const struct fake_provider *provider)
@@ -132,9 +137,14 @@ static void messages_tcp(void)
 	messages_on(&fake_tcp);
 }
 
+/* Of huge pages, too. */
 static void messages_shm(void)
 {
-	messages_on(&fake_shm);
+	struct torture_nets nets;
+	torture_open_two(&nets, &fake_shm);
+	exchange(&nets);
+	exchange_of(&nets, 200 * 1024);
+	torture_close_two(&nets);
 }
 
 static void messages_raw(void)
