@@ -20,12 +20,11 @@
 /* Chunks of one message that are granted ahead, and chunks of one peer under way. */
 #define WINDOW 8
 /*
- * Messages of one peer that arrive at once; they are shown in their order. The next one begins when
- * so many chunks are left to come, or fewer: the fewer lie in memory at a time, the more of them
- * are still in the processor's cache.
+ * Messages of one peer that arrive at once, and chunks that are left to come of them, as a rule;
+ * they are shown in their order. When half of them are here, as many begin as may: each grant is
+ * one more thing for the sender to read, and those of one turn go together.
  */
-#define GRABS_MAX 4
-#define LEFT_MAX (WINDOW / 2)
+#define AT_ONCE 8
 /* No receiver grants smaller ones, but for the end of a message. */
 #define CHUNK_MIN 4096
 
@@ -427,21 +426,27 @@ static bool begin(struct weft_node *node, struct weft__peer *peer, struct weft__
 	return peer->s.state != WEFT__GONE;
 }
 
-static bool may_begin(const struct weft_node *node, const struct weft__peer *peer)
+/* Whether one more message may begin, if it is one of so many. */
+static bool may_begin(const struct weft_node *node, const struct weft__peer *peer, uint32_t at_once)
 {
-	return peer->grab_count == 0 || (peer->grab_count < GRABS_MAX &&
-					 peer->grab_left <= LEFT_MAX * (size_t)chunk_size(node));
+	return peer->grab_count == 0 || (peer->grab_count < at_once &&
+					 peer->grab_left <= at_once * (size_t)chunk_size(node));
 }
 
 void weft__bulk_look(struct weft_node *node, struct weft__peer *peer)
 {
 	uint32_t number = peer->s.rx_number;
 	struct weft__rframe *frame;
+	uint32_t at_once = node->net->choice.quirks->chunks_at_once;
+	if (at_once == 0)
+		at_once = AT_ONCE;
+	if (!may_begin(node, peer, at_once / 2))
+		return;
 	TAILQ_FOREACH (frame, &peer->early, link) {
 		if (frame->number != ++number)
 			return;
 		if (frame->type == WEFT__OFFER && !frame->begun &&
-		    (!may_begin(node, peer) || !begin(node, peer, frame)))
+		    (!may_begin(node, peer, at_once) || !begin(node, peer, frame)))
 			return;
 		/* Memory is promised in the order of the messages. */
 		if (frame->type == WEFT__DATA && weft__part_is(frame))

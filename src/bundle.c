@@ -38,10 +38,16 @@ void weft__route_leave(struct weft_node *node, struct weft__route *route)
 	free(route);
 }
 
-/* A frame that is more than half as long as the longest would mostly be alone all the same. */
+/*
+ * A session by itself puts its small messages into common frames, but each big one has an OFFER and
+ * a GRANT of its own. A frame that is more than half as long as the longest would mostly be alone
+ * all the same.
+ */
 bool weft__bundle_may(const struct weft__peer *peer, const struct weft__sframe *frame)
 {
-	return peer->route->sessions > 1 && (peer->s.features & WEFT__FEATURE_BUNDLE) &&
+	bool together = peer->route->sessions > 1 || frame->type == WEFT__OFFER ||
+			frame->type == WEFT__GRANT;
+	return together && (peer->s.features & WEFT__FEATURE_BUNDLE) &&
 	       (peer->s.state == WEFT__OPEN || peer->s.state == WEFT__CLOSING) &&
 	       frame->type != WEFT__CONNECT && frame->type != WEFT__ACCEPT &&
 	       frame->len <= peer->s.max_frame / 2;

@@ -39,6 +39,7 @@ struct weft__quirks {
 	size_t max_peers;        /* 0: no limit of the provider's */
 	size_t frame_size;       /* the longest message that needs no rendezvous; 0: WEFT__FRAME_SIZE */
 	uint32_t chunk_size;     /* of long messages; 0: what bulk.c takes as a rule */
+	uint32_t chunks_at_once; /* that arrive from one peer; 0: what bulk.c takes as a rule */
 	/* writes to the memory of a long message after its receive has failed, when more of it comes all the same */
 	bool writes_late;
 	bool stuck_answers;      /* an answer that never comes keeps those that come after it from being read */

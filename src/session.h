@@ -84,7 +84,7 @@ struct weft__session {
 	uint32_t tx_acked;
 	uint32_t rx_number; /* of the last numbered frame received with all before it */
 	uint32_t rx_told;   /* of these, acknowledged by a frame sent */
-	uint32_t ack_asked; /* the last one whose acknowledgement the peer waits for */
+	bool ack_wanted;    /* the peer waits to be told that */
 	uint32_t credit_told;
 	struct weft__credit credit;
 	struct weft__allowance allowance;
@@ -137,11 +137,10 @@ enum weft__turn weft__session_number(struct weft__session *s, struct weft__pool 
 /* The frame in turn is about to be dealt with. */
 void weft__session_advance(struct weft__session *s);
 
-/* The peer waits for the acknowledgement of what is here, though it does not say so. */
+/* The peer waits for the acknowledgement of what is here: it has said so, or it has memory for it until then. */
 static inline void weft__session_ack_now(struct weft__session *s)
 {
-	if (weft__after(s->rx_number, s->ack_asked))
-		s->ack_asked = s->rx_number;
+	s->ack_wanted = s->rx_told != s->rx_number;
 }
 
 /* Whether frames have come while one before them is missing. */

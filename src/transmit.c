@@ -269,21 +269,22 @@ static bool has_contents(enum weft__frame_type type)
 	return type != WEFT__CREDIT && type != WEFT__PONG && type != WEFT__CLOSED;
 }
 
-/* Whether more of the same is to be said. */
-static bool said(struct weft__peer *peer, enum weft__control control)
+/* This has been said. Returns whether more of it is to be. */
+static bool more_of(struct weft__peer *peer, enum weft__control control)
 {
 	if (control == WEFT__WANT_GRANT)
 		return weft__bulk_grant_left(peer);
 	return control == WEFT__WANT_ABORT && weft__bulk_abort_left(peer);
 }
 
-static void send_control(struct weft_node *node, struct weft__peer *peer, size_t which)
+/* Returns whether there is more of the same to be said. */
+static bool send_control(struct weft_node *node, struct weft__peer *peer, size_t which)
 {
 	enum weft__control control = controls[which].control;
 	struct weft__sframe *frame = weft__sframe_take(node, WEFT__CONTROL_FRAME);
 	if (!frame) {
 		weft__peer_mark_dirty(node, peer);
-		return;
+		return false;
 	}
 	frame->type = (uint8_t)controls[which].type;
 	/* Without a place in the order, a CLOSE takes the next number that no frame has had. */
@@ -296,15 +297,16 @@ static void send_control(struct weft_node *node, struct weft__peer *peer, size_t
 	if (frame->len == WEFT__HEADER_LEN && has_contents(frame->type)) {
 		peer->wanted &= ~(unsigned)control;
 		weft__sframe_give(node, frame, false);
-		return;
+		return false;
 	}
 	int ret = transmit(node, peer, frame, false);
 	frame->control = control;
 	if (ret == 0) {
-		if (!said(peer, control))
+		bool more = more_of(peer, control);
+		if (!more)
 			peer->wanted &= ~(unsigned)control;
 		peer->flying |= control;
-		return;
+		return more;
 	}
 	weft__sframe_give(node, frame, false);
 	if (peer->s.state == WEFT__GONE)
@@ -314,6 +316,7 @@ static void send_control(struct weft_node *node, struct weft__peer *peer, size_t
 	else
 		weft__life_fail(node, peer, WEFT_REASON_FABRIC, "the net refuses to send: %s",
 				weft_strerror(ret));
+	return false;
 }
 
 void weft__transmit_flush(struct weft_node *node, struct weft__peer *peer)
@@ -327,8 +330,9 @@ void weft__transmit_flush(struct weft_node *node, struct weft__peer *peer)
 		keep_order(node, peer);
 	for (size_t i = 0; i < sizeof(controls) / sizeof(controls[0]); i++) {
 		unsigned control = controls[i].control;
-		if ((peer->wanted & control) && !(peer->flying & control))
-			send_control(node, peer, i);
+		bool more = (peer->wanted & control) && !(peer->flying & control);
+		while (more)
+			more = send_control(node, peer, i);
 	}
 }
 

@@ -422,12 +422,14 @@ void raw_frame(struct raw *raw, enum weft__frame_type type, const void *body, si
 	struct weft__header header = {
 		.version = 1,
 		.type = (uint8_t)type,
+		.flags = raw->flags,
 		.session = type == WEFT__CONNECT ? 0 : raw->peer_id,
 		.number = raw->number,
 		.ack = raw->ack,
 		.credit = raw->credit,
 		.returned = raw->returned,
 	};
+	raw->flags = 0;
 	weft__wire_put_header(frame, &header);
 	if (len > 0)
 		memcpy(frame + WEFT__HEADER_LEN, body, len);

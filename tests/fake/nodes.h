@@ -94,6 +94,7 @@ struct raw {
 	/* What it says of itself; raw_hello() fills it, and tests change it. */
 	struct weft__hello hello;
 	uint32_t credit;   /* of its headers */
+	uint8_t flags;     /* of the next one */
 	uint32_t number;   /* of its last numbered frame */
 	uint32_t ack;
 	uint32_t returned;

@@ -698,6 +698,88 @@ static void few_have_memory_at_a_time(void **state)
 	assert_in_range(most, 2 * len, 2 * len + len / 2);
 }
 
+/* The OFFERs of one turn are one libfabric message, and so are their GRANTs. */
+static void what_they_need_goes_together(void **state)
+{
+	struct fate fates[9] = {0};
+	(void)state;
+	struct party *a = party_open(NULL), *b = party_open(NULL);
+	weft_peer peer = meet(a, b);
+	struct weft_node_stats a_before = party_stats(a), b_before = party_stats(b);
+	uint64_t chunks = net_of(a).sent - a_before.frames_sent;
+	/* The first one leaves at once, and the others behind it. */
+	for (size_t i = 0; i < COUNT(fates); i++)
+		assert_int_equal(send_to(a, peer, -1, &fates[i]), 0);
+	nodes_until(&fates[8].sent, 1);
+	assert_int_equal(b->messages, COUNT(fates));
+	nodes_pass(5);
+	struct weft_node_stats a_after = party_stats(a), b_after = party_stats(b);
+	assert_int_equal(a_after.frames_sent - a_before.frames_sent, COUNT(fates));
+	/* There is not credit for all of them at first. */
+	assert_in_range(a_after.bundles_sent, 1, 2);
+	assert_int_equal(net_of(a).sent - chunks,
+			 a_before.frames_sent + 1 + a_after.bundles_sent + COUNT(fates));
+	/* A GRANT for each, and few acknowledgements beside them. */
+	assert_in_range(b_after.frames_sent - b_before.frames_sent, COUNT(fates), COUNT(fates) + 3);
+	assert_in_range(b_after.bundles_sent, 1, 3);
+	assert_in_range(net_of(b).sent - b_before.frames_sent, 2, 7);
+}
+
+static uint32_t acked(void)
+{
+	return raw.last[WEFT__CREDIT].ack;
+}
+
+/* A frame asks for its own acknowledgement, whatever is asked behind it; those before it wait for
+ * that. */
+static void acknowledgements_wait_for_who_asks(void **state)
+{
+	(void)state;
+	begin();
+	/* Until it has so much credit that nothing is told for the credit's sake. */
+	for (int i = 0; i < 8; i++) {
+		raw_data(&raw, "before");
+		nodes_pass(300);
+	}
+	uint32_t before_all = raw.number;
+	int before = raw.came[WEFT__CREDIT];
+	raw_data(&raw, "first");
+	nodes_pass(20);
+	raw_data(&raw, "second");
+	nodes_pass(20);
+	assert_int_equal(raw.came[WEFT__CREDIT], before);
+	assert_int_equal(acked(), before_all);
+	raw.flags = WEFT__FLAG_ACK_NOW;
+	raw_data(&raw, "third");
+	nodes_pass(5);
+	assert_int_equal(raw.came[WEFT__CREDIT], before + 1);
+	assert_int_equal(acked(), raw.number);
+	/* Of three that are not whole, the first one waits for the second, which asks. */
+	uint64_t tags[3];
+	uint32_t offered = raw.number;
+	for (uint32_t i = 0; i < 3; i++) {
+		raw.flags = i == 1 ? WEFT__FLAG_ACK_NOW : 0;
+		offer(12 + i, i < 2 ? LEN : 3 << 20);
+		tags[i] = granted().tag;
+	}
+	before = raw.came[WEFT__CREDIT];
+	send_chunk(tags[0], LEN);
+	assert_int_equal(node->messages, 12);
+	assert_int_equal(raw.came[WEFT__CREDIT], before);
+	send_chunk(tags[1], LEN);
+	assert_int_equal(node->messages, 13);
+	assert_int_equal(raw.came[WEFT__CREDIT], before + 1);
+	assert_int_equal(acked(), offered + 2);
+	/* More than a chunk is acknowledged unasked, since its sender has so much memory for it. */
+	offer(15, LEN);
+	for (uint64_t chunk = 0; chunk < 3; chunk++)
+		send_chunk(tags[2] + chunk, 1 << 20);
+	assert_int_equal(node->messages, 14);
+	assert_int_equal(acked(), offered + 3);
+	assert_int_equal(party_close(node, 0), 0);
+	raw_close(&raw);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -727,6 +809,8 @@ int main(void)
 		nodes_test(progress),
 		nodes_test(progress_in_the_queue),
 		nodes_test(few_have_memory_at_a_time),
+		nodes_test(what_they_need_goes_together),
+		nodes_test(acknowledgements_wait_for_who_asks),
 	};
 	return world_run(tests);
 }
