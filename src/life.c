@@ -90,7 +90,6 @@ static void count_end(struct weft_node *node, const struct weft__peer *peer)
 /* The session is gone: all but what its last frame and the caller need is given back. */
 static void end(struct weft_node *node, struct weft__peer *peer)
 {
-	weft__peer_forget_id(node, peer);
 	if (peer->is_half_open) {
 		TAILQ_REMOVE(&node->half_open, peer, half_open);
 		node->strangers.half_open--;

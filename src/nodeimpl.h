@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include <uthash.h>
 
 #include <weft/weft.h>
 
@@ -42,49 +41,48 @@ enum weft__control {
 };
 
 struct weft__peer {
-	struct weft__session s;
+	/* What most frames touch is first, up to the session's own first half. */
 	weft_peer handle;
-	uint32_t index;
 	weft_dest dest;
 	struct weft__route *route;
 	void *data;
-	bool counted;      /* in node->open_peers */
-	bool told;         /* the caller knows of it: connected by it, or opened */
-	bool opened;
-	bool close_queued; /* its CLOSE has a place in the order; no more messages are taken */
-	bool dropped;      /* its place in the address vector is given back */
-	bool reached;      /* the net has brought an ACCEPT to its address */
-	char provider[WEFT__PROVIDER_MAX + 1]; /* the peer's name of it */
-
 	/* What waits to be sent, in order; the last frame may have room left. */
 	struct weft__sframes queue;
+	struct weft__slots unacked; /* in the order of frames */
+	struct weft__slots asking;  /* acknowledged, with an answer expected */
+	struct weft__rframes early; /* by number */
 	uint32_t frames;     /* of messages, queued and in flight: what counts in the send budget */
 	uint32_t in_flight;  /* of these, and CLOSE */
 	uint32_t operations; /* all that the net has for this peer */
 	unsigned wanted, flying; /* WEFT__WANT_* */
 	uint32_t tx_id, rx_id;   /* of the last message */
-	struct weft__slots unacked; /* in the order of frames */
-	struct weft__slots asking;  /* acknowledged, with an answer expected */
-	struct weft__rframes early; /* by number */
-	struct weft__in in;	    /* the big message that is arriving in parts */
-	struct weft__grabs grabs;   /* those that are arriving in chunks, in their order */
-	uint32_t grab_count;
-	size_t grab_left; /* of their bytes, to come */
-	struct weft__outs offers; /* those that are leaving in chunks, in their order */
-	uint32_t chunks;	  /* of them, under way */
-	size_t lacked;		    /* bytes of memory that the last send had no room for; 0: it was another budget */
-	/* The ids of the last messages whose answer was not there in time. */
-	uint32_t late[WEFT__LATE], late_next;
-
 	/* Lists of the node's that it may be on. */
 	bool is_dirty, is_owing, is_lazy, is_ending, is_blocked, is_half_open, is_starved;
-	TAILQ_ENTRY(weft__peer) dirty, owing, ending, blocked, half_open, starved; /* lazy: by owing, on one of both */
-	int64_t lazy_ms; /* when what is owed is told at the latest */
-
-	struct weft__deadline timer;
+	bool close_queued; /* its CLOSE has a place in the order; no more messages are taken */
 	bool timer_on;
+	TAILQ_ENTRY(weft__peer) dirty, owing; /* lazy: by owing, on one of both */
+	int64_t lazy_ms; /* when what is owed is told at the latest */
+	struct weft__outs offers;  /* those that are leaving in chunks, in their order */
+	struct weft__grabs grabs;  /* those that are arriving in chunks, in their order */
+	struct weft__in in;	   /* the big message that is arriving in parts */
+	struct weft__session s;
+
+	uint32_t index;
+	bool counted;      /* in node->open_peers */
+	bool told;         /* the caller knows of it: connected by it, or opened */
+	bool opened;
+	bool dropped;      /* its place in the address vector is given back */
+	bool reached;      /* the net has brought an ACCEPT to its address */
+	char provider[WEFT__PROVIDER_MAX + 1]; /* the peer's name of it */
+	uint32_t grab_count;
+	size_t grab_left; /* of their bytes, to come */
+	uint32_t chunks;  /* of offers, under way */
+	size_t lacked;    /* bytes of memory that the last send had no room for; 0: it was another budget */
+	/* The ids of the last messages whose answer was not there in time. */
+	uint32_t late[WEFT__LATE], late_next;
+	TAILQ_ENTRY(weft__peer) ending, blocked, half_open, starved;
+	struct weft__deadline timer;
 	int64_t timer_ms; /* when it is due */
-	UT_hash_handle by_id;
 
 	/* How it ended, for the closed event. */
 	enum weft_reason reason;
@@ -128,7 +126,6 @@ struct weft_node {
 	uint32_t table_size, free_hint;
 	uint32_t peers; /* in the table */
 	uint32_t open_peers; /* that count against max_peers */
-	struct weft__peer *by_id;
 	struct weft__route *routes;
 	struct weft__route_list routes_waiting; /* frames are to leave at the end of the turn */
 	struct weft__peer_list dirty;   /* something may be sent */

@@ -5,16 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Adding to a table without memory leaves the element out; its handle is NULL then. */
-#define HASH_NONFATAL_OOM 1
-/* Session ids are random numbers of our own choice already; their lowest bit is always set. */
-#define HASH_FUNCTION(key, len, hash)                                                              \
-	do {                                                                                       \
-		uint64_t id_to_hash;                                                               \
-		(void)(len);                                                                       \
-		memcpy(&id_to_hash, key, sizeof(id_to_hash));                                      \
-		(hash) = (unsigned)(id_to_hash >> 32);                                             \
-	} while (0)
 #include "clock.h"
 #include "life.h"
 #include "nodeimpl.h"
@@ -22,12 +12,13 @@
 #include "random.h"
 #include "transmit.h"
 
-/* Each frame that arrives is looked for in this table, and those in a chain lie in peers that
- * others use. */
-#undef HASH_BKT_CAPACITY_THRESH
-#define HASH_BKT_CAPACITY_THRESH 3U
-
 #define TABLE_START 16
+/*
+ * The low bits of a session id say where in the table the peer is: each frame that arrives is
+ * looked up, and this touches nothing but the peer itself. The others are random, so that nobody
+ * guesses one, and no frame of a former session is taken for one of the next.
+ */
+#define INDEX_BITS 20
 #define DEFAULT_TIMEOUT_MS 5000
 
 struct weft__peer *weft__peer_find(const struct weft_node *node, weft_peer handle)
@@ -39,9 +30,9 @@ struct weft__peer *weft__peer_find(const struct weft_node *node, weft_peer handl
 
 struct weft__peer *weft__peer_by_id(const struct weft_node *node, uint64_t id)
 {
-	struct weft__peer *peer;
-	HASH_FIND(by_id, node->by_id, &id, sizeof(id), peer);
-	return peer;
+	uint32_t index = (uint32_t)(id & ((1u << INDEX_BITS) - 1)) - 1;
+	struct weft__peer *peer = index < node->table_size ? node->table[index] : NULL;
+	return peer && peer->s.id == id && peer->s.state != WEFT__GONE ? peer : NULL;
 }
 
 static int grow(struct weft_node *node)
@@ -67,6 +58,8 @@ static int take_index(struct weft_node *node, struct weft__peer *peer)
 {
 	while (node->free_hint < node->table_size && node->table[node->free_hint])
 		node->free_hint++;
+	if (node->free_hint == (1u << INDEX_BITS) - 1)
+		return -ENOSPC;
 	if (node->free_hint == node->table_size) {
 		int ret = grow(node);
 		if (ret < 0)
@@ -120,17 +113,9 @@ free_peer:
 	return ret;
 }
 
-int weft__peer_enter(struct weft_node *node, struct weft__peer *peer)
+uint64_t weft__peer_new_id(const struct weft__peer *peer, uint64_t random)
 {
-	HASH_ADD(by_id, node->by_id, s.id, sizeof(peer->s.id), peer);
-	return peer->by_id.tbl ? 0 : -ENOMEM;
-}
-
-void weft__peer_forget_id(struct weft_node *node, struct weft__peer *peer)
-{
-	if (peer->by_id.tbl)
-		HASH_DELETE(by_id, node->by_id, peer);
-	peer->by_id.tbl = NULL;
+	return random << INDEX_BITS | (peer->index + 1);
 }
 
 static void drop_dest(struct weft_node *node, struct weft__peer *peer)
@@ -292,7 +277,6 @@ void weft__peers_free(struct weft_node *node)
 		free(peer->why);
 		free(peer);
 	}
-	HASH_CLEAR(by_id, node->by_id);
 	free(node->table);
 	free(node->generation);
 }
@@ -363,19 +347,11 @@ int weft_peer_connect(struct weft_node *node, const struct weft_addr *addr, int 
 	node->now = weft__clock_coarse_ms();
 	if (timeout_ms < 0)
 		timeout_ms = DEFAULT_TIMEOUT_MS;
-	/* Odd, so that it is never 0. */
-	weft__session_connect(&peer->s, &node->pool, random[0] | 1, random[1], node->now,
-			      node->now + timeout_ms);
+	weft__session_connect(&peer->s, &node->pool, weft__peer_new_id(peer, random[0]), random[1],
+			      node->now, node->now + timeout_ms);
 	peer->s.max_frame = node->frame_size;
 	peer->s.keepalive_ms = (uint32_t)node->opts.keepalive_ms;
 	peer->told = true;
-	ret = weft__peer_enter(node, peer);
-	if (ret < 0) {
-		weft__credit_close(&node->pool, &peer->s.credit);
-		peer->s.state = WEFT__GONE;
-		weft__peer_reap(node, peer);
-		return ret;
-	}
 	peer->counted = true;
 	node->open_peers++;
 	/* The first CONNECT is due now, and leaves in the next turn. */

@@ -21,16 +21,12 @@ struct weft__peer *weft__peer_find(const struct weft_node *node, weft_peer handl
 struct weft__peer *weft__peer_by_id(const struct weft_node *node, uint64_t id);
 
 /*
- * Makes a peer for an address, with a random session id that no other has; the session is not begun. Returns 0 or a
- * code as weft_peer_connect().
+ * Makes a peer for an address; the session is not begun. Returns 0 or a code as weft_peer_connect().
  */
 int weft__peer_make(struct weft_node *node, const struct weft_addr *addr, struct weft__peer **out);
 
-/* Makes its session id findable. */
-int weft__peer_enter(struct weft_node *node, struct weft__peer *peer);
-
-/* Its frames are no longer for it. */
-void weft__peer_forget_id(struct weft_node *node, struct weft__peer *peer);
+/* The id for its session, of random bits. */
+uint64_t weft__peer_new_id(const struct weft__peer *peer, uint64_t random);
 
 /* Frees a peer that is gone, told and without operations; otherwise does nothing. */
 void weft__peer_reap(struct weft_node *node, struct weft__peer *peer);

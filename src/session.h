@@ -63,42 +63,42 @@ enum weft__action {
 };
 
 struct weft__session {
+	/* What most frames touch is first, so that it takes few lines of the processor's cache. */
 	enum weft__state state;
-	bool outgoing;
-	uint8_t suspect; /* how often it was found silent for too long */
+	uint8_t suspect;  /* how often it was found silent for too long */
+	bool close_seen;  /* the peer's CLOSE has arrived, in turn or early */
 	bool closed_seen; /* the peer's CLOSED has arrived, maybe before frames that were sent earlier */
-	uint32_t closed_number; /* its number */
-	bool close_seen; /* the peer's CLOSE has arrived, in turn or early */
+	bool ack_wanted;  /* the peer waits to be told of what has been received */
 	uint32_t features;
-	uint64_t id;      /* ours: what frames to us bear */
-	uint64_t peer_id; /* the peer's; 0: not known yet */
-	uint64_t nonce;
-	uint64_t instance; /* of the peer; 0: not known yet */
-	uint64_t peer_max_message;
 	uint32_t max_frame; /* of both sides */
-	uint32_t peer_silence_ms, keepalive_ms;
-	uint32_t libfabric; /* the peer's */
-
+	uint64_t id;        /* ours: what frames to us bear */
+	uint64_t peer_id;   /* the peer's; 0: not known yet */
 	uint32_t tx_queued; /* the number of the last numbered frame that is meant to be sent */
 	uint32_t tx_number; /* of the last one sent */
 	uint32_t tx_acked;
 	uint32_t rx_number; /* of the last numbered frame received with all before it */
 	uint32_t rx_told;   /* of these, acknowledged by a frame sent */
-	bool ack_wanted;    /* the peer waits to be told that */
 	uint32_t credit_told;
 	struct weft__credit credit;
 	struct weft__allowance allowance;
+	int64_t heard_ms;   /* when the peer's last frame came */
+	int64_t ping_ms;    /* when the unanswered PING went; 0: there is none */
+	int64_t used_ms;    /* when this side last sent a frame that costs credit */
+	int64_t waiting_ms; /* since when an acknowledgement is awaited; 0: none is */
+	int64_t gap_ms;     /* since when a frame is missing in the order; 0: none is */
+	int64_t chunks_ms;  /* since when the message of an OFFER is awaited; 0: none is */
 
-	int64_t heard_ms;    /* when the peer's last frame came */
-	int64_t ping_ms;     /* when the unanswered PING went; 0: there is none */
-	int64_t begun_ms;    /* when it began */
-	int64_t give_up_ms;  /* when connecting, half-open and closing end; INT64_MAX: never */
-	int64_t next_ms;     /* when CONNECT is due again */
-	int64_t repeat_ms;   /* how long after the last one */
-	int64_t waiting_ms;  /* since when an acknowledgement is awaited; 0: none is */
-	int64_t gap_ms;      /* since when a frame is missing in the order; 0: none is */
-	int64_t chunks_ms;   /* since when the message of an OFFER is awaited; 0: none is */
-	int64_t used_ms;     /* when this side last sent a frame that costs credit */
+	bool outgoing;
+	uint32_t closed_number; /* of the peer's CLOSED */
+	uint64_t nonce;
+	uint64_t instance; /* of the peer; 0: not known yet */
+	uint64_t peer_max_message;
+	uint32_t peer_silence_ms, keepalive_ms;
+	uint32_t libfabric; /* the peer's */
+	int64_t begun_ms;   /* when it began */
+	int64_t give_up_ms; /* when connecting, half-open and closing end; INT64_MAX: never */
+	int64_t next_ms;    /* when CONNECT is due again */
+	int64_t repeat_ms;  /* how long after the last one */
 };
 
 /* Begins a session of this side's making, with times from now on. */

@@ -187,13 +187,13 @@ static void begin(struct weft_node *node, const struct weft__header *header,
 		  const struct weft__hello *hello)
 {
 	struct weft__peer *peer;
-	uint64_t id;
+	uint64_t random;
 	/* It will ask again. */
 	if (node->strangers.half_open >= node->opts.max_half_open && !evict(node)) {
 		node->stats.drop_rate++;
 		return;
 	}
-	int ret = weft__random(&id, sizeof(id));
+	int ret = weft__random(&random, sizeof(random));
 	if (ret == 0)
 		ret = weft__peer_make(node, &hello->addr, &peer);
 	if (ret != 0) {
@@ -203,17 +203,14 @@ static void begin(struct weft_node *node, const struct weft__header *header,
 		node->stats.drop_refused++;
 		return;
 	}
-	weft__session_accept(&peer->s, &node->pool, id | 1, node->now, node->now + HALF_OPEN_MS);
+	weft__session_accept(&peer->s, &node->pool, weft__peer_new_id(peer, random), node->now,
+			     node->now + HALF_OPEN_MS);
 	weft__session_hello(&peer->s, hello, header->credit, node->frame_size, node->features);
 	peer->s.keepalive_ms = (uint32_t)node->opts.keepalive_ms;
 	memcpy(peer->provider, hello->provider, sizeof(peer->provider));
 	TAILQ_INSERT_TAIL(&node->half_open, peer, half_open);
 	peer->is_half_open = true;
 	node->strangers.half_open++;
-	if (weft__peer_enter(node, peer) < 0) {
-		weft__life_event(node, peer, WEFT__TIMEOUT);
-		return;
-	}
 	weft__life_event(node, peer, WEFT__RX_CONNECT);
 	weft__life_set_timer(node, peer);
 }
