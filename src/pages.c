@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory for buffers. Calls the system only. */
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,15 +9,18 @@
 #include "pages.h"
 
 /*
- * Buffers from this length on are mapped by themselves, and go back to the system when they are
+ * Buffers from this length on are mapped, and their memory goes back to the system when they are
  * freed. Among the allocator's own they would leave holes that the next one, a little longer, does
  * not fit into, and a process with messages of all lengths would grow and grow.
  */
 #define MAPPED_MIN ((size_t)128 * 1024)
 /* Of x86-64, and of arm64 with pages of 4 KiB. Where they are longer, these are ordinary pages. */
 #define HUGE_PAGE ((size_t)2 * 1024 * 1024)
-/* A huge page has 32 of them; no ordinary page is longer. */
-#define PIECE (HUGE_PAGE / 32)
+/* No ordinary page is longer. */
+#define PIECE ((size_t)64 * 1024)
+/* So many huge pages that little is left over at the end, whatever the length of what shares them.
+ */
+#define SHARED (WEFT__PIECES * PIECE)
 
 static size_t page_size(void)
 {
@@ -32,32 +34,12 @@ static size_t in_pages(size_t size)
 	return size > SIZE_MAX - page ? 0 : (size + page - 1) / page * page;
 }
 
-static void *map(size_t len)
+static void *map(size_t len, int protection)
 {
 	/* For memory of no file the descriptor is to be -1. */
 	/* cppcheck-suppress invalidFunctionArg */
-	void *data = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *data = mmap(NULL, len, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	return data == MAP_FAILED ? NULL : data;
-}
-
-/* Maps so many bytes from where a huge page may begin. What is mapped before and behind is never
- * touched. */
-static struct weft__region *new_region(size_t len)
-{
-	struct weft__region *region = calloc(1, sizeof(*region));
-	if (!region)
-		return NULL;
-	region->map_len = len + HUGE_PAGE;
-	if (region->map_len > len)
-		region->map = map(region->map_len);
-	if (!region->map) {
-		free(region);
-		return NULL;
-	}
-	region->data = (uint8_t *)region->map + HUGE_PAGE - (uintptr_t)region->map % HUGE_PAGE;
-	/* Where the system has none, these are ordinary pages. */
-	(void)madvise(region->data, len, MADV_HUGEPAGE);
-	return region;
 }
 
 static void free_region(struct weft__region *region)
@@ -68,49 +50,72 @@ static void free_region(struct weft__region *region)
 	free(region);
 }
 
-static uint32_t pieces(size_t size, unsigned at)
+/*
+ * Maps so many bytes from where a huge page may begin. Of what is mapped before and behind nothing
+ * but addresses are used.
+ */
+static struct weft__region *new_region(size_t len)
 {
-	size_t count = (size + PIECE - 1) / PIECE;
-	return (uint32_t)((((uint64_t)1 << count) - 1) << at);
-}
-
-/* Where so many bytes are free: the number of a piece, or -1. */
-static int find(const struct weft__region *region, size_t size)
-{
-	for (unsigned at = 0; at * PIECE + size <= HUGE_PAGE; at++) {
-		if (!(region->used & pieces(size, at)))
-			return (int)at;
+	struct weft__region *region = calloc(1, sizeof(*region));
+	if (!region)
+		return NULL;
+	region->map_len = len + HUGE_PAGE;
+	if (region->map_len > len)
+		region->map = map(region->map_len, PROT_NONE);
+	if (!region->map) {
+		free(region);
+		return NULL;
 	}
-	return -1;
+	region->data = (uint8_t *)region->map + HUGE_PAGE - (uintptr_t)region->map % HUGE_PAGE;
+	if (mprotect(region->data, len, PROT_READ | PROT_WRITE) < 0) {
+		free_region(region);
+		return NULL;
+	}
+	/* Where the system has none, these are ordinary pages. */
+	(void)madvise(region->data, len, MADV_HUGEPAGE);
+	return region;
 }
 
-/* A part of a huge page, of one that is there or of a new one. */
-static void *take_pieces(struct weft__regions *regions, size_t size, struct weft__region **out)
+/* Where so many pieces in a row are free: the number of the first, or WEFT__PIECES. */
+static size_t find(const struct weft__region *region, size_t count)
+{
+	size_t run = 0;
+	for (size_t i = 0; i < WEFT__PIECES; i++) {
+		run = region->taken[i] ? 0 : run + 1;
+		if (run == count)
+			return i + 1 - count;
+	}
+	return WEFT__PIECES;
+}
+
+static size_t pieces(size_t size)
+{
+	return (size + PIECE - 1) / PIECE;
+}
+
+/* A part of a region, of one that is there or of a new one. */
+static void *share(struct weft__regions *regions, size_t size, struct weft__region **out)
 {
 	struct weft__region *region;
-	int at = -1;
+	size_t count = pieces(size), at = 0;
 	TAILQ_FOREACH (region, regions, link) {
-		at = find(region, size);
-		if (at >= 0)
+		at = find(region, count);
+		if (at < WEFT__PIECES)
 			break;
 	}
 	if (!region) {
-		region = new_region(HUGE_PAGE);
+		region = new_region(SHARED);
 		if (!region)
 			return NULL;
 		region->owner = regions;
 		TAILQ_INSERT_TAIL(regions, region, link);
 		at = 0;
 	}
-	uint32_t mine = pieces(size, (unsigned)at);
-	uint8_t *data = region->data + (size_t)at * PIECE;
-	/* Another's message may be in it. */
-	if (region->touched & mine)
-		memset(data, 0, size);
-	region->used |= mine;
-	region->touched |= mine;
+	for (size_t i = 0; i < count; i++)
+		region->taken[at + i] = true;
+	region->buffers++;
 	*out = region;
-	return data;
+	return region->data + at * PIECE;
 }
 
 static void *take_whole(size_t size, struct weft__region **out)
@@ -118,7 +123,7 @@ static void *take_whole(size_t size, struct weft__region **out)
 	struct weft__region *region = new_region(size);
 	if (!region)
 		return NULL;
-	region->used = 1;
+	region->buffers = 1;
 	*out = region;
 	return region->data;
 }
@@ -126,7 +131,7 @@ static void *take_whole(size_t size, struct weft__region **out)
 void *weft__pages_alloc(struct weft__regions *regions, size_t size, struct weft__region **region)
 {
 	size_t room = in_pages(size);
-	void *data;
+	void *data = NULL;
 	*region = NULL;
 	if (room == 0)
 		return NULL;
@@ -136,9 +141,10 @@ void *weft__pages_alloc(struct weft__regions *regions, size_t size, struct weft_
 			memset(data, 0, room);
 		return data;
 	}
-	if (!regions)
-		return map(room);
-	return room < HUGE_PAGE ? take_pieces(regions, room, region) : take_whole(room, region);
+	if (regions)
+		data = room < HUGE_PAGE ? share(regions, room, region) : take_whole(room, region);
+	/* A region takes more addresses than the buffer does. */
+	return data ? data : map(room, PROT_READ | PROT_WRITE);
 }
 
 void weft__pages_free(void *data, size_t size, struct weft__region *region)
@@ -151,10 +157,16 @@ void weft__pages_free(void *data, size_t size, struct weft__region *region)
 			munmap(data, room);
 		return;
 	}
-	uint32_t mine = 1;
-	if (room < HUGE_PAGE)
-		mine = pieces(room, (unsigned)((size_t)((uint8_t *)data - region->data) / PIECE));
-	if ((atomic_fetch_and(&region->used, ~mine) & ~mine) == 0)
+	/* Zeroes for the next one, and no memory until then, even where the page is another's too.
+	 */
+	if (room < HUGE_PAGE && madvise(data, pieces(room) * PIECE, MADV_DONTNEED) < 0)
+		memset(data, 0, room);
+	if (region->owner) {
+		size_t at = (size_t)((uint8_t *)data - region->data) / PIECE;
+		for (size_t i = 0; i < pieces(room); i++)
+			region->taken[at + i] = false;
+	}
+	if (atomic_fetch_sub(&region->buffers, 1) == 1)
 		free_region(region);
 }
 

@@ -10,27 +10,31 @@
 #ifndef WEFT_PAGES_H
 #define WEFT_PAGES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
-/* One mapping of huge pages: of one long buffer, or one page in pieces for shorter ones. */
+/* A region that several buffers share has so many pieces of 64 KiB. */
+#define WEFT__PIECES 128
+
+/* One mapping of huge pages: of one long buffer, or in pieces of shorter ones. */
 struct weft__region {
 	TAILQ_ENTRY(weft__region) link; /* of those in pieces, while their owner is there */
 	struct weft__regions *owner;    /* NULL: it takes no more buffers */
 	void *map;                      /* of map_len bytes, data among them */
 	size_t map_len;
 	uint8_t *data;
-	/* A bit for each piece that is a buffer's. When the owner is gone, several threads may give theirs back. */
-	_Atomic uint32_t used;
-	uint32_t touched; /* and for each that has ever been one's */
+	/* When the owner is gone, several threads may give theirs back. */
+	_Atomic uint32_t buffers;
+	bool taken[WEFT__PIECES]; /* while there is an owner */
 };
 
 TAILQ_HEAD(weft__regions, weft__region);
 
 /*
- * Zeroed memory that begins with a page and has all of its last page. regions: where pieces of huge pages are shared;
- * NULL for ordinary pages. Returns NULL without memory. *region is to be given back with it.
+ * Zeroed memory that begins with a page and has all of its last page. regions: where huge pages are shared; NULL for
+ * ordinary pages. Returns NULL without memory. *region is to be given back with it.
  */
 void *weft__pages_alloc(struct weft__regions *regions, size_t size, struct weft__region **region);
 void weft__pages_free(void *data, size_t size, struct weft__region *region);

@@ -349,8 +349,9 @@ WEFT_API int weft_net_get_peer_addr(const struct weft_net *net, weft_dest dest, 
  * its own at any time.
  *
  * On shm, where the kernel copies long messages out of the sender's memory page by page, buffers from 128 KiB on are of
- * huge pages if the system has some (/sys/kernel/mm/transparent_hugepage/enabled: madvise or always); those shorter
- * than one share them.
+ * huge pages if the system has some (/sys/kernel/mm/transparent_hugepage/enabled: madvise or always). Those shorter
+ * than a huge page share some, so that a single buffer takes 2 MiB, and many together take up to a quarter more than
+ * they are long.
  *
  * Returns 0, or -EINVAL (size is 0), -ENOMEM (also: RLIMIT_MEMLOCK), -ECANCELED (the net is closing), or what the
  * provider said.

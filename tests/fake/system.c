@@ -150,6 +150,11 @@ int fake_sys_munmap(void *memory, size_t size)
 	return munmap(memory, size);
 }
 
+int fake_sys_mprotect(void *memory, size_t size, int protection)
+{
+	return fails("mprotect", FAKE__ALLOC) ? -1 : mprotect(memory, size, protection);
+}
+
 int fake_sys_madvise(void *memory, size_t size, int advice)
 {
 	return fails("madvise", FAKE__ALLOC) ? -1 : madvise(memory, size, advice);

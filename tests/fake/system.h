@@ -20,6 +20,7 @@ void *fake_sys_realloc(void *memory, size_t size);
 void *fake_sys_aligned_alloc(size_t alignment, size_t size);
 void *fake_sys_mmap(void *at, size_t size, int protection, int flags, int fd, off_t off);
 int fake_sys_munmap(void *memory, size_t size);
+int fake_sys_mprotect(void *memory, size_t size, int protection);
 int fake_sys_madvise(void *memory, size_t size, int advice);
 char *fake_sys_strdup(const char *text);
 void fake_sys_free(void *memory);

@@ -328,16 +328,23 @@ static void long_ones_share_huge_pages(void **state)
 		fake_get_left(&left);
 		assert_int_equal(left.allocations, 0);
 	}
-	/* Without memory nothing is left of it. */
+	/* Without the addresses that a region takes it is of ordinary pages, and without those
+	 * there is nothing. */
 	fake_reset();
 	pair_open(&pair, &fake_shm, NULL);
-	static const char *const calls[] = {"calloc", "mmap", "fi_mr_reg"};
-	for (size_t i = 0; i < 3; i++) {
-		struct weft_buf *buf;
+	static const struct {
+		const char *call;
+		int times, code;
+	} rows[] = {{"calloc", 1, 0},	{"calloc", 2, -ENOMEM}, {"mmap", 1, 0},
+		    {"mprotect", 1, 0}, {"mmap", 2, -ENOMEM},	{"fi_mr_reg", 1, -ENOMEM}};
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct weft_buf *buf = NULL;
 		fake_get_left(&left);
 		size_t before = left.allocations;
-		fake_refuse(calls[i], NULL, ENOMEM, 1);
-		assert_int_equal(weft_buf_alloc(pair.a, LEN, &buf), -ENOMEM);
+		fake_refuse(rows[i].call, NULL, ENOMEM, rows[i].times);
+		assert_int_equal(weft_buf_alloc(pair.a, LEN, &buf), rows[i].code);
+		fake_no_faults();
+		weft_buf_unref(buf);
 		fake_get_left(&left);
 		assert_int_equal(left.allocations, before);
 	}

@@ -148,39 +148,83 @@ static void huge_pages_are_asked_for(void **state)
 	give(&whole);
 }
 
-static void what_fits_shares_a_page(void **state)
+static void what_fits_shares_a_region(void **state)
 {
+	struct piece pieces[8];
 	(void)state;
-	struct piece a = take(MIB), b = take(MIB), c = take(MIB);
-	assert_ptr_equal(a.region, b.region);
-	assert_ptr_equal(b.data, a.data + MIB);
-	assert_ptr_not_equal(a.region, c.region);
+	/* As long as a message of 1 MiB with a byte more, and yet seven of them. */
+	for (size_t i = 0; i < 8; i++)
+		pieces[i] = take(MIB + 1);
+	for (size_t i = 1; i < 7; i++) {
+		assert_ptr_equal(pieces[i].region, pieces[0].region);
+		assert_ptr_equal(pieces[i].data, pieces[i - 1].data + MIB + 64 * KIB);
+	}
+	assert_ptr_not_equal(pieces[7].region, pieces[0].region);
 	assert_int_equal(count_regions(), 2);
-	/* A whole one is nobody's to share. */
+	/* One that is as long as a huge page is nobody's to share. */
 	struct piece whole = take(HUGE_PAGE);
 	assert_int_equal(count_regions(), 2);
 	give(&whole);
 	/* The first hole that is long enough, zeroed again. */
-	uint8_t *was = a.data;
-	memset(a.data, 9, a.size);
-	memset(b.data, 8, b.size);
-	give(&a);
-	a = take(MIB - 1);
-	assert_ptr_equal(a.data, was);
-	assert_true(is_all(&a, 0));
-	assert_true(is_all(&b, 8));
-	give(&a);
-	give(&c);
+	for (size_t i = 0; i < 8; i++)
+		memset(pieces[i].data, 1 + (int)i, pieces[i].size);
+	uint8_t *was = pieces[2].data;
+	give(&pieces[2]);
+	struct piece longer = take(MIB + 64 * KIB + 1);
+	assert_ptr_equal(longer.region, pieces[7].region);
+	struct piece shorter = take(MIB / 2);
+	assert_ptr_equal(shorter.data, was);
+	assert_true(is_all(&shorter, 0));
+	pieces[2] = take(MIB / 2);
+	assert_ptr_equal(pieces[2].data, was + MIB / 2);
+	for (size_t i = 0; i < 8; i++) {
+		if (i != 2)
+			assert_true(is_all(&pieces[i], (uint8_t)(1 + i)));
+		give(&pieces[i]);
+	}
+	assert_int_equal(count_regions(), 2);
+	give(&shorter);
 	assert_int_equal(count_regions(), 1);
-	/* Too long for what is left of the first. */
-	a = take(MIB + 1);
-	assert_ptr_not_equal(a.region, b.region);
-	give(&a);
-	give(&b);
+	give(&longer);
 	assert_int_equal(count_regions(), 0);
 }
 
-static void a_page_goes_back_with_its_last_piece(void **state)
+/* The memory of this process that is there, in bytes. */
+static size_t resident(void)
+{
+	size_t all, there;
+	FILE *file = fopen("/proc/self/statm", "r");
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%zu %zu", &all, &there), 2);
+	fclose(file);
+	return there * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* One of each 16 is kept, so that each huge page is in use. */
+static void what_is_freed_takes_no_memory(void **state)
+{
+	static struct piece pieces[1024];
+	(void)state;
+	size_t before = resident();
+	for (size_t i = 0; i < 1024; i++) {
+		pieces[i] = take(128 * KIB);
+		memset(pieces[i].data, 1, pieces[i].size);
+	}
+	assert_true(resident() - before >= 128 * MIB);
+	for (size_t i = 0; i < 1024; i++) {
+		if (i % 16 != 0)
+			give(&pieces[i]);
+	}
+	assert_int_equal(count_regions(), 16);
+	assert_true(resident() - before <= 16 * MIB);
+	for (size_t i = 0; i < 1024; i += 16) {
+		assert_true(is_all(&pieces[i], 1));
+		give(&pieces[i]);
+	}
+	assert_int_equal(count_regions(), 0);
+}
+
+static void a_region_goes_back_with_its_last_buffer(void **state)
 {
 	(void)state;
 	struct piece a = take(200 * KIB), b = take(300 * KIB);
@@ -233,7 +277,7 @@ static void outlives_its_owner(void **state)
 			pieces[i] = take(128 * KIB);
 			memset(pieces[i].data, 1 + (int)i, pieces[i].size);
 		}
-		assert_int_equal(count_regions(), 2);
+		assert_int_equal(count_regions(), 1);
 		weft__regions_detach(&regions);
 		assert_int_equal(count_regions(), 0);
 		for (size_t i = 0; i < 32; i++)
@@ -252,8 +296,9 @@ int main(void)
 		cmocka_unit_test(every_length_is_zeroed_memory_of_its_own),
 		cmocka_unit_test(more_than_there_is),
 		cmocka_unit_test(huge_pages_are_asked_for),
-		cmocka_unit_test(what_fits_shares_a_page),
-		cmocka_unit_test(a_page_goes_back_with_its_last_piece),
+		cmocka_unit_test(what_fits_shares_a_region),
+		cmocka_unit_test(what_is_freed_takes_no_memory),
+		cmocka_unit_test(a_region_goes_back_with_its_last_buffer),
 		cmocka_unit_test(no_two_overlap),
 		cmocka_unit_test(outlives_its_owner),
 	};
