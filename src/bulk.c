@@ -454,6 +454,13 @@ void weft__bulk_look(struct weft_node *node, struct weft__peer *peer)
 	}
 }
 
+bool weft__bulk_is_near(const struct weft__peer *peer)
+{
+	const struct weft__rframe *frame = TAILQ_FIRST(&peer->early);
+	return frame && frame->number == peer->s.rx_number + 1 && frame->begun &&
+	       TAILQ_FIRST(&peer->grabs)->chunks == 1;
+}
+
 bool weft__bulk_ready(struct weft_node *node, const struct weft__peer *peer,
 		      const struct weft__rframe *frame)
 {

@@ -77,6 +77,9 @@ void weft__bulk_give_up(struct weft_node *node, struct weft__peer *peer, struct 
  */
 void weft__bulk_look(struct weft_node *node, struct weft__peer *peer);
 
+/* Whether the message whose turn it is next is on its way, and no longer than a chunk. */
+bool weft__bulk_is_near(const struct weft__peer *peer);
+
 /* Whether the message of the OFFER whose turn it is has come, so that it can be shown. */
 bool weft__bulk_ready(struct weft_node *node, const struct weft__peer *peer, const struct weft__rframe *frame);
 

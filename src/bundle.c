@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Frames of several sessions in one libfabric message. Calls frame, transmit, wire. */
+/* Several frames in one libfabric message. Calls frame, transmit, wire. */
 #include <errno.h>
 #include <stdlib.h>
 

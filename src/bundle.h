@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bundles: frames of several sessions between the same two nodes in one libfabric message. Calls frame, transmit, wire.
+ * Bundles: frames of sessions between the same two nodes in one libfabric message. Calls frame, transmit, wire.
  */
 #ifndef WEFT_BUNDLE_H
 #define WEFT_BUNDLE_H

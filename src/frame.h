@@ -30,7 +30,6 @@ struct weft__rframe {
 	weft_peer peer; /* whose */
 	uint8_t type;   /* while it is kept for its turn */
 	uint32_t number;
-	bool ack_now;   /* its sender waits for the acknowledgement */
 	size_t body;    /* where its contents begin */
 	bool begun;     /* the message that it offers is being received */
 	struct weft__rframe *bundle; /* it is a view of a part of this one, which it keeps a reference to */

@@ -220,7 +220,10 @@ void weft__peers_settle(struct weft_node *node)
 		if (peer->s.state != WEFT__OPEN && peer->s.state != WEFT__CLOSING)
 			continue;
 		weft__credit_grant(&node->pool, &peer->s.credit);
-		if (weft__session_owes_now(&peer->s)) {
+		/* Of many messages of a chunk each, one acknowledgement is for several. */
+		bool now = weft__bulk_is_near(peer) ? weft__session_owes_credit_now(&peer->s)
+						    : weft__session_owes_now(&peer->s);
+		if (now) {
 			tell_owed(node, peer);
 		} else if (weft__session_owes(&peer->s)) {
 			TAILQ_INSERT_TAIL(&node->lazy, peer, owing);

@@ -149,9 +149,9 @@ static void take_offered(struct weft_node *node, struct weft__peer *peer)
 {
 	struct weft__grab *grab = weft__bulk_take(peer);
 	uint32_t id = grab->id;
-	/* The sender has memory for it until it is acknowledged. While others as short as a chunk
-	 * arrive, the grants for them tell it. */
-	if (TAILQ_EMPTY(&peer->grabs) || grab->chunks > 1)
+	/* The sender has memory for it until it is acknowledged. While others arrive, the grants
+	 * for them tell it. */
+	if (TAILQ_EMPTY(&peer->grabs))
 		weft__session_ack_now(&peer->s);
 	if (!weft__message_offered(node, peer, grab))
 		weft__life_fail(node, peer, WEFT_REASON_PROTOCOL,
@@ -162,8 +162,6 @@ static void take_offered(struct weft_node *node, struct weft__peer *peer)
 static void run(struct weft_node *node, struct weft__peer *peer, struct weft__rframe *frame)
 {
 	weft__session_advance(&peer->s);
-	if (frame->ack_now)
-		weft__session_ack_now(&peer->s);
 	if (frame->type == WEFT__CLOSE)
 		take_close(node, peer, frame);
 	else if (frame->type == WEFT__OFFER)
@@ -237,7 +235,6 @@ static void take_numbered(struct weft_node *node, struct weft__peer *peer, struc
 	frame->type = a->header.type;
 	frame->begun = false;
 	frame->number = a->header.number;
-	frame->ack_now = a->header.flags & WEFT__FLAG_ACK_NOW;
 	frame->body = (size_t)(a->body - frame->data);
 	bool kept = is_kept(peer, frame->number);
 	enum weft__turn turn =

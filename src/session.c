@@ -106,6 +106,8 @@ bool weft__session_header(struct weft__session *s, struct weft__pool *pool,
 	}
 	if (weft__after(header->credit, s->allowance.granted))
 		s->allowance.granted = header->credit;
+	if ((header->flags & WEFT__FLAG_ACK_NOW) && weft__after(header->number, s->ack_asked))
+		s->ack_asked = header->number;
 	return true;
 }
 
@@ -162,7 +164,9 @@ void weft__session_fill(struct weft__session *s, struct weft__header *header,
 		.returned = s->allowance.returned,
 	};
 	s->rx_told = s->rx_number;
-	s->ack_wanted = false;
+	/* So that it is never half of all numbers behind, where it would pass for a later one. */
+	if (!weft__after(s->ack_asked, s->rx_number))
+		s->ack_asked = s->rx_number;
 	s->credit_told = s->credit.granted;
 }
 
@@ -256,8 +260,14 @@ bool weft__session_owes(const struct weft__session *s)
 
 bool weft__session_owes_now(const struct weft__session *s)
 {
-	if (s->ack_wanted || s->rx_number - s->rx_told >= ACKS_OWED_MAX)
+	if (s->rx_told != s->rx_number &&
+	    (weft__after(s->ack_asked, s->rx_told) || s->rx_number - s->rx_told >= ACKS_OWED_MAX))
 		return true;
+	return weft__session_owes_credit_now(s);
+}
+
+bool weft__session_owes_credit_now(const struct weft__session *s)
+{
 	if (s->credit_told == s->credit.granted)
 		return false;
 	/* What the peer believes that it may send. One that has little and does not use it up can

@@ -68,7 +68,6 @@ struct weft__session {
 	uint8_t suspect;  /* how often it was found silent for too long */
 	bool close_seen;  /* the peer's CLOSE has arrived, in turn or early */
 	bool closed_seen; /* the peer's CLOSED has arrived, maybe before frames that were sent earlier */
-	bool ack_wanted;  /* the peer waits to be told of what has been received */
 	uint32_t features;
 	uint32_t max_frame; /* of both sides */
 	uint64_t id;        /* ours: what frames to us bear */
@@ -78,6 +77,7 @@ struct weft__session {
 	uint32_t tx_acked;
 	uint32_t rx_number; /* of the last numbered frame received with all before it */
 	uint32_t rx_told;   /* of these, acknowledged by a frame sent */
+	uint32_t ack_asked; /* the last one whose acknowledgement the peer waits for */
 	uint32_t credit_told;
 	struct weft__credit credit;
 	struct weft__allowance allowance;
@@ -137,10 +137,11 @@ enum weft__turn weft__session_number(struct weft__session *s, struct weft__pool 
 /* The frame in turn is about to be dealt with. */
 void weft__session_advance(struct weft__session *s);
 
-/* The peer waits for the acknowledgement of what is here: it has said so, or it has memory for it until then. */
+/* The peer waits for the acknowledgement of what is here, though it does not say so. */
 static inline void weft__session_ack_now(struct weft__session *s)
 {
-	s->ack_wanted = s->rx_told != s->rx_number;
+	if (weft__after(s->rx_number, s->ack_asked))
+		s->ack_asked = s->rx_number;
 }
 
 /* Whether frames have come while one before them is missing. */
@@ -167,6 +168,8 @@ int weft__session_next(const struct weft__session *s, int64_t now);
 
 /* Whether acknowledgement or credit should be told even if no other frame goes: at once, or after WEFT__OWED_MS. */
 bool weft__session_owes_now(const struct weft__session *s);
+/* The same at once, as far as it is credit. */
+bool weft__session_owes_credit_now(const struct weft__session *s);
 bool weft__session_owes(const struct weft__session *s);
 
 /* So long can an acknowledgement or credit wait that nobody waits for. It is less than what makes the peer ask. */

@@ -196,7 +196,7 @@ static void begin(struct world *w, unsigned n, unsigned link)
 	struct weft__session *s = &side->s;
 	s->keepalive_ms = KEEPALIVE_MS;
 	s->tx_queued = s->tx_number = s->tx_acked = w->base;
-	s->rx_number = s->rx_told = w->base;
+	s->rx_number = s->rx_told = s->ack_asked = w->base;
 	s->credit.granted += w->base;
 	s->credit.received += w->base;
 	s->credit_told = s->credit.granted;
@@ -274,8 +274,6 @@ static void take_in_turn(struct world *w, unsigned n, unsigned link, const struc
 	struct side *side = &w->node[n].side[link];
 	CHECK(frame->header.number == side->s.rx_number + 1);
 	weft__session_advance(&side->s);
-	if (frame->header.flags & WEFT__FLAG_ACK_NOW)
-		weft__session_ack_now(&side->s);
 	if (frame->header.type == WEFT__CLOSE) {
 		step(w, n, link, WEFT__RX_CLOSE);
 		return;

@@ -115,7 +115,7 @@ static void open_after(struct weft__session *s, uint32_t base)
 	assert_int_equal(weft__session_hello(s, &hello, 8, 8192, 0), 0);
 	s->keepalive_ms = KEEPALIVE_MS;
 	s->tx_queued = s->tx_number = s->tx_acked = base;
-	s->rx_number = s->rx_told = base;
+	s->rx_number = s->rx_told = s->ack_asked = base;
 	s->credit.granted += base;
 	s->credit.received += base;
 	s->credit_told += base;
@@ -399,6 +399,15 @@ static void what_was_told_is_not_owed(void **state)
 	assert_false(weft__session_owes(&s) || weft__session_owes_now(&s));
 }
 
+/* A frame of this number comes whose acknowledgement the peer waits for. */
+static void asks_ack(struct weft__session *s, uint32_t number)
+{
+	struct weft__header header = nothing_new(s);
+	header.flags = WEFT__FLAG_ACK_NOW;
+	header.number = number;
+	assert_true(weft__session_header(s, &pool, &header, NOW));
+}
+
 static void an_acknowledgement_is_owed_at_once(void **state)
 {
 	struct weft__session s;
@@ -408,24 +417,76 @@ static void an_acknowledgement_is_owed_at_once(void **state)
 	open_after(&s, UINT32_MAX - 10);
 	allow(&s, 60);
 	s.credit_told = s.credit.granted;
+	asks_ack(&s, UINT32_MAX - 9);
+	assert_false(weft__session_owes_now(&s));
 	assert_int_equal(comes(&s, UINT32_MAX - 9, false), WEFT__IN_TURN);
 	weft__session_advance(&s);
-	assert_false(weft__session_owes_now(&s));
-	weft__session_ack_now(&s);
 	assert_true(weft__session_owes_now(&s));
 	weft__session_fill(&s, &header, WEFT__PONG, 0);
 	assert_false(weft__session_owes_now(&s));
-	/* What is told need not be told again, nor what comes next at once. */
-	weft__session_ack_now(&s);
+	/* One that it asked for before what is missing had come stays asked for, whatever is told
+	 * meanwhile. */
+	asks_ack(&s, UINT32_MAX - 7);
+	assert_int_equal(comes(&s, UINT32_MAX - 7, false), WEFT__EARLY);
+	weft__session_fill(&s, &header, WEFT__PONG, 0);
 	assert_false(weft__session_owes_now(&s));
+	assert_int_equal(comes(&s, UINT32_MAX - 8, false), WEFT__IN_TURN);
+	weft__session_advance(&s);
+	weft__session_advance(&s);
+	assert_true(weft__session_owes_now(&s));
+	weft__session_fill(&s, &header, WEFT__PONG, 0);
+	assert_false(weft__session_owes_now(&s));
+	/* An older one asks for nothing new. */
+	asks_ack(&s, UINT32_MAX - 9);
 	/* And after so many that it did not ask for. */
 	for (uint32_t n = 1; n <= 32; n++) {
 		assert_false(weft__session_owes_now(&s));
-		assert_int_equal(comes(&s, UINT32_MAX - 9 + n, false), WEFT__IN_TURN);
+		assert_int_equal(comes(&s, UINT32_MAX - 7 + n, false), WEFT__IN_TURN);
 		weft__session_advance(&s);
 		assert_true(weft__session_owes(&s));
 	}
 	assert_true(weft__session_owes_now(&s));
+}
+
+/* What is acknowledged without being asked for takes nothing back that was. */
+static void an_acknowledgement_without_a_wish(void **state)
+{
+	struct weft__session s;
+	struct weft__header header;
+	(void)state;
+	open_after(&s, 10);
+	allow(&s, 60);
+	s.credit_told = s.credit.granted;
+	asks_ack(&s, 12);
+	weft__session_advance(&s);
+	assert_true(weft__session_owes_now(&s));
+	weft__session_ack_now(&s);
+	weft__session_fill(&s, &header, WEFT__PONG, 0);
+	weft__session_advance(&s);
+	assert_true(weft__session_owes_now(&s));
+	weft__session_fill(&s, &header, WEFT__PONG, 0);
+	weft__session_advance(&s);
+	assert_false(weft__session_owes_now(&s));
+	weft__session_ack_now(&s);
+	assert_true(weft__session_owes_now(&s));
+}
+
+/* Half of all numbers later, what was asked for once is no longer taken for a later number. */
+static void what_was_asked_for_does_not_come_again(void **state)
+{
+	struct weft__session s;
+	struct weft__header header;
+	(void)state;
+	open_after(&s, 0);
+	allow(&s, 60);
+	s.credit_told = s.credit.granted;
+	for (uint32_t step = 0; step < 4; step++) {
+		s.rx_number += 0x40000000u;
+		weft__session_fill(&s, &header, WEFT__PONG, 0);
+		s.rx_number++;
+		assert_false(weft__session_owes_now(&s));
+		weft__session_fill(&s, &header, WEFT__PONG, 0);
+	}
 }
 
 static void credit_is_owed_at_once_when_half_is_gone(void **state)
@@ -697,6 +758,8 @@ int main(void)
 		cmocka_unit_test(only_what_was_allowed_is_returned),
 		cmocka_unit_test(what_was_told_is_not_owed),
 		cmocka_unit_test(an_acknowledgement_is_owed_at_once),
+		cmocka_unit_test(an_acknowledgement_without_a_wish),
+		cmocka_unit_test(what_was_asked_for_does_not_come_again),
 		cmocka_unit_test(little_credit_can_wait),
 		cmocka_unit_test(credit_is_owed_at_once_when_half_is_gone),
 		cmocka_unit_test(connect_is_repeated_ever_less_often),
