@@ -204,6 +204,15 @@ static int64_t idle_due(const struct weft__session *s)
 	return due;
 }
 
+/*
+ * Whether a frame is lost: the peer has gone on talking for as long as it may be silent. Of one
+ * that is stopped the frame may be on its way all the same.
+ */
+static bool is_lost(const struct weft__session *s)
+{
+	return s->gap_ms && s->heard_ms - s->gap_ms >= s->peer_silence_ms;
+}
+
 enum weft__event weft__session_tick(struct weft__session *s, int64_t now, bool empty)
 {
 	if (s->state == WEFT__GONE)
@@ -219,7 +228,7 @@ enum weft__event weft__session_tick(struct weft__session *s, int64_t now, bool e
 	}
 	if (s->state == WEFT__HALFOPEN)
 		return WEFT__NOTHING;
-	if (s->gap_ms && now - s->gap_ms >= s->peer_silence_ms)
+	if (is_lost(s))
 		return WEFT__FAIL;
 	if (s->ping_ms == 0)
 		return now >= idle_due(s) ? WEFT__TICK_IDLE : WEFT__NOTHING;
@@ -238,9 +247,9 @@ int weft__session_next(const struct weft__session *s, int64_t now)
 	if (s->state == WEFT__CONNECTING)
 		due = sooner_of(due, s->next_ms);
 	if (s->state == WEFT__OPEN || s->state == WEFT__CLOSING) {
-		if (s->gap_ms)
-			due = sooner_of(due, s->gap_ms + s->peer_silence_ms);
-		if (s->suspect)
+		if (is_lost(s))
+			due = now;
+		else if (s->suspect)
 			due = sooner_of(due, now + SUSPECT_MS);
 		else if (s->ping_ms)
 			due = sooner_of(due, s->ping_ms + s->peer_silence_ms);

@@ -219,6 +219,32 @@ static void a_frame_is_lost(void **state)
 	nodes_check_budgets();
 }
 
+/* Where its sender is stopped, with the frame in its hands, it is the sender that is missed. */
+static void who_is_stopped_has_lost_nothing(void **state)
+{
+	(void)state;
+	struct weft_node_opts opts = node_opts();
+	opts.silence_ms = 2000;
+	struct party *a = party_open(&opts), *b = party_open(&opts);
+	weft_peer peer = meet(a, b);
+	for (int i = 1; i <= 5; i++) {
+		assert_int_equal(say(a, peer, "", NULL), 0);
+		nodes_pass(20);
+	}
+	fake_next("fi_send", &b->addr, 1, &(struct fake_fate){.outcome = FAKE_LOSE});
+	assert_int_equal(say(a, peer, "not yet", NULL), 0);
+	nodes_pass(10);
+	assert_int_equal(say(a, peer, "comes", NULL), 0);
+	nodes_pass(10);
+	a->stopped = true;
+	nodes_pass(2900);
+	assert_int_equal(b->closed, 0);
+	nodes_until(&b->closed, 1);
+	assert_int_equal(b->end.reason, WEFT_REASON_LOST);
+	a->stopped = false;
+	nodes_until(&a->closed, 1);
+}
+
 /* Also where no other one follows: a question tells the number. */
 static void the_last_frame_is_lost(void **state)
 {
@@ -559,6 +585,7 @@ int main(void)
 		nodes_test(small_ones_share_frames),
 		nodes_test(overtaking_and_repeating),
 		nodes_test(a_frame_is_lost),
+		nodes_test(who_is_stopped_has_lost_nothing),
 		nodes_test(the_last_frame_is_lost),
 		nodes_test(a_frame_is_late),
 		nodes_test(deadlines),
