@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-
 #include <weft/weft.h>
 
 #include "big.h"
@@ -56,15 +55,15 @@ struct weft__peer {
 	uint32_t operations; /* all that the net has for this peer */
 	unsigned wanted, flying; /* WEFT__WANT_* */
 	uint32_t tx_id, rx_id;   /* of the last message */
-	/* Lists of the node's that it may be on. */
+	/* Lists of the node's that it may be on; their links are here and below. */
 	bool is_dirty, is_owing, is_lazy, is_ending, is_blocked, is_half_open, is_starved;
 	bool close_queued; /* its CLOSE has a place in the order; no more messages are taken */
 	bool timer_on;
 	TAILQ_ENTRY(weft__peer) dirty, owing; /* lazy: by owing, on one of both */
 	int64_t lazy_ms; /* when what is owed is told at the latest */
-	struct weft__outs offers;  /* those that are leaving in chunks, in their order */
-	struct weft__grabs grabs;  /* those that are arriving in chunks, in their order */
-	struct weft__in in;	   /* the big message that is arriving in parts */
+	struct weft__outs offers; /* big messages that are leaving in chunks, in their order */
+	struct weft__grabs grabs; /* those that are arriving in chunks, in their order */
+	struct weft__in in;       /* the one that is arriving in parts */
 	struct weft__session s;
 
 	uint32_t index;
@@ -75,7 +74,7 @@ struct weft__peer {
 	bool reached;      /* the net has brought an ACCEPT to its address */
 	char provider[WEFT__PROVIDER_MAX + 1]; /* the peer's name of it */
 	uint32_t grab_count;
-	size_t grab_left; /* of their bytes, to come */
+	size_t grab_left; /* of the bytes of grabs, to come */
 	uint32_t chunks;  /* of offers, under way */
 	size_t lacked;    /* bytes of memory that the last send had no room for; 0: it was another budget */
 	/* The ids of the last messages whose answer was not there in time. */
