@@ -39,7 +39,9 @@ static void *map(size_t len, int protection)
 	/* For memory of no file the descriptor is to be -1. */
 	/* cppcheck-suppress invalidFunctionArg */
 	void *data = mmap(NULL, len, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	return data == MAP_FAILED ? NULL : data;
+	if (data == MAP_FAILED)
+		return NULL;
+	return data;
 }
 
 static void free_region(struct weft__region *region)

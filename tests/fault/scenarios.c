@@ -143,7 +143,7 @@ static void messages_shm(void)
 	struct torture_nets nets;
 	torture_open_two(&nets, &fake_shm);
 	exchange(&nets);
-	exchange_of(&nets, 200 * 1024);
+	exchange_of(&nets, 200000);
 	torture_close_two(&nets);
 }
 
