@@ -38,6 +38,12 @@ static uint32_t chunk_size(const struct weft_node *node)
 	return own < most ? own : (uint32_t)most;
 }
 
+static uint32_t at_once(const struct weft_node *node)
+{
+	uint32_t own = node->net->choice.quirks->chunks_at_once;
+	return own ? own : AT_ONCE;
+}
+
 bool weft__bulk_works(const struct weft_node *node)
 {
 	const struct weft__quirks *quirks = node->net->choice.quirks;
@@ -426,27 +432,24 @@ static bool begin(struct weft_node *node, struct weft__peer *peer, struct weft__
 	return peer->s.state != WEFT__GONE;
 }
 
-/* Whether one more message may begin, if it is one of so many. */
-static bool may_begin(const struct weft_node *node, const struct weft__peer *peer, uint32_t at_once)
+/* Whether one more message may begin, where so many may arrive. */
+static bool may_begin(const struct weft_node *node, const struct weft__peer *peer, uint32_t most)
 {
-	return peer->grab_count == 0 || (peer->grab_count < at_once &&
-					 peer->grab_left <= at_once * (size_t)chunk_size(node));
+	return peer->grab_count == 0 ||
+	       (peer->grab_count < most && peer->grab_left <= most * (size_t)chunk_size(node));
 }
 
 void weft__bulk_look(struct weft_node *node, struct weft__peer *peer)
 {
 	uint32_t number = peer->s.rx_number;
 	struct weft__rframe *frame;
-	uint32_t at_once = node->net->choice.quirks->chunks_at_once;
-	if (at_once == 0)
-		at_once = AT_ONCE;
-	if (!may_begin(node, peer, at_once / 2))
+	if (!may_begin(node, peer, at_once(node) / 2))
 		return;
 	TAILQ_FOREACH (frame, &peer->early, link) {
 		if (frame->number != ++number)
 			return;
 		if (frame->type == WEFT__OFFER && !frame->begun &&
-		    (!may_begin(node, peer, at_once) || !begin(node, peer, frame)))
+		    (!may_begin(node, peer, at_once(node)) || !begin(node, peer, frame)))
 			return;
 		/* Memory is promised in the order of the messages. */
 		if (frame->type == WEFT__DATA && weft__part_is(frame))

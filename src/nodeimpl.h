@@ -26,7 +26,7 @@ TAILQ_HEAD(weft__peer_list, weft__peer);
 /* Receives for strangers, and for credit that is on its way already. */
 #define WEFT__SPARE_FRAMES 32
 
-/* Frames without messages, at most one of each under way for a peer. */
+/* Frames without messages. Of each one is under way for a peer, or the GRANTs or ABORTs that were due in one turn. */
 enum weft__control {
 	WEFT__WANT_CONNECT = 1 << 0,
 	WEFT__WANT_ACCEPT = 1 << 1,

@@ -18,8 +18,7 @@
 #define HUGE_PAGE ((size_t)2 * 1024 * 1024)
 /* No ordinary page is longer. */
 #define PIECE ((size_t)64 * 1024)
-/* So many huge pages that little is left over at the end, whatever the length of what shares them.
- */
+/* So long that little of it is left over, whatever the length of what shares it. */
 #define SHARED (WEFT__PIECES * PIECE)
 
 static size_t page_size(void)
@@ -159,8 +158,7 @@ void weft__pages_free(void *data, size_t size, struct weft__region *region)
 			munmap(data, room);
 		return;
 	}
-	/* Zeroes for the next one, and no memory until then, even where the page is another's too.
-	 */
+	/* Zeroes for the next one, and no memory until then, even in a page that others use. */
 	if (room < HUGE_PAGE && madvise(data, pieces(room) * PIECE, MADV_DONTNEED) < 0)
 		memset(data, 0, room);
 	if (region->owner) {

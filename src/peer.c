@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Peers: handles, table, lists, and the public calls about one peer. Calls bundle, session, life,
- * transmit. */
+/* Peers: handles, table, lists, and the public calls about one peer. Calls bulk, bundle, session,
+ * life, transmit. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -20,12 +20,10 @@ struct weft__peer *weft__peer_find(const struct weft_node *node, weft_peer handl
 /* The peer whose frames bear this session id, or NULL. */
 struct weft__peer *weft__peer_by_id(const struct weft_node *node, uint64_t id);
 
-/*
- * Makes a peer for an address; the session is not begun. Returns 0 or a code as weft_peer_connect().
- */
+/* Makes a peer for an address; the session is not begun. Returns 0 or a code as weft_peer_connect(). */
 int weft__peer_make(struct weft_node *node, const struct weft_addr *addr, struct weft__peer **out);
 
-/* The id for its session, of random bits. */
+/* The id for its session, by which it is found from the session's beginning to its end. */
 uint64_t weft__peer_new_id(const struct weft__peer *peer, uint64_t random);
 
 /* Frees a peer that is gone, told and without operations; otherwise does nothing. */

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Messages longer than a frame: how they arrive, and parts that do not fit. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-
-#include "buf.h"
 
 #include "bigs.h"
 

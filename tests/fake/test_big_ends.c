@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Messages longer than a frame: how they end when their time is up, or their session ends. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-
-#include "buf.h"
 
 #include "bigs.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Messages longer than a frame: the memory that they take, of the node and of the caller. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "buf.h"

@@ -293,7 +293,7 @@ static void memory_that_stays_registered_is_kept(void **state)
 	fake_reset();
 }
 
-/* Two of them are a huge page on shm; what one thread's net leaves behind is whole. */
+/* On shm they lie side by side; what a net leaves behind is whole. */
 static void long_ones_share_huge_pages(void **state)
 {
 	enum { LEN = 1024 * 1024 };
