@@ -318,19 +318,30 @@ static void on_receive(struct weft_net *net, const struct weft_done *done)
 	post_receives(server);
 }
 
-/* Forgets who has been silent too long. Returns for how many ms there is nothing to do, or -1. */
-static int expire(struct server *server)
+/*
+ * Forgets who had been silent too long at looked_ms, when messages were last looked for: what came
+ * while we were busy is not read yet, and its sender not silent. Who is owed a reply is kept until
+ * that has ended, for which it has a deadline. Returns for how many ms there is nothing to do, or
+ * -1.
+ */
+static int expire(struct server *server, int64_t looked_ms)
 {
 	int64_t now = now_ms();
 	int64_t next = INT64_MAX;
 	struct client *client;
 	while ((client = TAILQ_FIRST(&server->clients)) &&
-	       client->last_ms + server->options->idle_ms <= now)
-		forget_client(server, client);
+	       client->last_ms + server->options->idle_ms <= looked_ms) {
+		if (client->replies > 0)
+			touch_client(server, client);
+		else
+			forget_client(server, client);
+	}
 	if (client)
 		next = client->last_ms + server->options->idle_ms;
 	if (post_receives(server) < 0 && now + RETRY_MS < next)
 		next = now + RETRY_MS;
+	if (next < now)
+		next = now;
 	return next == INT64_MAX ? -1 : (int)(next - now);
 }
 
@@ -360,8 +371,11 @@ static void print_statistics(const struct server *server)
 
 static int serve(struct server *server)
 {
+	int64_t looked_ms = now_ms();
 	while (!stop_wanted() && !ferror(stdout)) {
-		int ret = weft_net_poll(server->net, expire(server));
+		int wait_ms = expire(server, looked_ms);
+		looked_ms = now_ms();
+		int ret = weft_net_poll(server->net, wait_ms);
 		if (ret < 0) {
 			say_error("the fabric is broken: %s", weft_strerror(ret));
 			return EXIT_FAILED;

@@ -37,6 +37,17 @@ class Forget(common.TestCase):
     def test_udp(self):
         self.check("udp")
 
+    def test_a_data_after_the_silence_is_not_answered(self):
+        server = self.server("tcp", "--idle", "1s")
+        peer = self.start(Hostile, server.address)
+        peer.send(CONNECT + peer.raw, 5)
+        server.out.wait("^CONNECT received")
+        server.wait_statistics(lambda now: now["clients"] == 0, "clients")
+        peer.send(DATA + b"late", 5)
+        # It is held for a CONNECT, which does not come a second time.
+        now = server.wait_statistics(lambda now: now["unmatched"] == 1, "unmatched")
+        self.assertEqual((now["clients"], now["served"]), (0, 0))
+
     def test_a_held_data_expires(self):
         server = self.server("shm", "--idle", "1s")
         peer = self.start(Hostile, server.address)
