@@ -226,7 +226,9 @@ bool weft__block_reserve(struct weft_node *node, struct weft__peer *peer, uint64
 
 static uint32_t rest_of(const struct weft__rframe *frame)
 {
-	return weft__wire_peek_rest(frame->data + frame->body, frame->len - frame->body);
+	return frame->is_compact ? 0
+				 : weft__wire_peek_rest(frame->data + frame->body,
+							frame->len - frame->body);
 }
 
 bool weft__part_is(const struct weft__rframe *frame)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Several frames in one libfabric message. Calls frame, transmit, wire. */
+/* Several frames in one libfabric message. Calls frame, transmit, life, session, wire. */
 #include <errno.h>
 #include <stdlib.h>
 
 /* Adding to a table without memory leaves the element out; its handle is NULL then. */
 #define HASH_NONFATAL_OOM 1
 #include "bundle.h"
+#include "life.h"
 #include "nodeimpl.h"
+#include "peer.h"
 #include "transmit.h"
 
 int weft__route_join(struct weft_node *node, weft_dest dest, struct weft__route **out)
@@ -30,12 +32,48 @@ int weft__route_join(struct weft_node *node, weft_dest dest, struct weft__route 
 	return 0;
 }
 
+static void leave_list(struct weft_node *node, struct weft__route *route)
+{
+	if (route->is_waiting)
+		TAILQ_REMOVE(&node->routes_waiting, route, link);
+	route->is_waiting = false;
+}
+
+/* Frees what waits, as far as it belongs to no session any more. */
+static void drop_waiting(struct weft_node *node, struct weft__route *route)
+{
+	struct weft__sframe *frame, *one;
+	while ((frame = TAILQ_FIRST(&route->waiting))) {
+		TAILQ_REMOVE(&route->waiting, frame, link);
+		while (!frame->peer && (one = TAILQ_FIRST(&frame->bundled))) {
+			TAILQ_REMOVE(&frame->bundled, one, link);
+			weft__sframe_give(node, one, false);
+		}
+		weft__sframe_give(node, frame, false);
+	}
+	leave_list(node, route);
+}
+
+static void free_unused(struct weft_node *node, struct weft__route *route)
+{
+	if (route->sessions > 0 || route->in_flight > 0)
+		return;
+	HASH_DELETE(by_dest, node->routes, route);
+	free(route);
+}
+
 void weft__route_leave(struct weft_node *node, struct weft__route *route)
 {
 	if (--route->sessions > 0)
 		return;
-	HASH_DELETE(by_dest, node->routes, route);
-	free(route);
+	drop_waiting(node, route);
+	free_unused(node, route);
+}
+
+void weft__route_landed(struct weft_node *node, struct weft__route *route)
+{
+	route->in_flight--;
+	free_unused(node, route);
 }
 
 /*
@@ -53,38 +91,186 @@ bool weft__bundle_may(const struct weft__peer *peer, const struct weft__sframe *
 	       frame->len <= peer->s.max_frame / 2;
 }
 
-void weft__bundle_add(struct weft_node *node, struct weft__sframe *frame)
+static void wait(struct weft_node *node, struct weft__route *route, struct weft__sframe *frame)
 {
-	struct weft__route *route = frame->route;
 	if (!route->is_waiting)
 		TAILQ_INSERT_TAIL(&node->routes_waiting, route, link);
 	route->is_waiting = true;
 	TAILQ_INSERT_TAIL(&route->waiting, frame, link);
 }
 
-static void leave_list(struct weft_node *node, struct weft__route *route)
-{
-	if (route->is_waiting)
-		TAILQ_REMOVE(&node->routes_waiting, route, link);
-	route->is_waiting = false;
-}
-
 /*
- * Whether one more waiting frame has room in a bundle of this length, which may be *max long. With
- * it, it may be no longer than its session allows: sessions of a process that was started again may
- * not allow the same.
+ * Whether a session's part of so many bytes has room in a bundle of this length, which may be *max
+ * long. With it, it may be no longer than the session allows: those of a process that was started
+ * again may not allow the same.
  */
-static bool has_room(const struct weft_node *node, size_t len, const struct weft__sframe *frame,
-		     size_t *max)
+static bool has_room(const struct weft_node *node, const struct weft__peer *peer, size_t len,
+		     size_t room, size_t *max)
 {
-	size_t theirs = frame->peer->s.max_frame;
+	size_t theirs = peer->s.max_frame;
 	size_t most = theirs < node->frame_size ? theirs : node->frame_size;
 	if (most > *max)
 		most = *max;
-	if (len + weft__bundled_room(frame->len) > most)
+	if (len + room > most)
 		return false;
 	*max = most;
 	return true;
+}
+
+/* Returns NULL without memory. */
+static struct weft__sframe *begin(struct weft_node *node, struct weft__route *route)
+{
+	struct weft__sframe *bundle = weft__sframe_take(node, WEFT__LONG_FRAME);
+	if (!bundle)
+		return NULL;
+	struct weft__header header = {.version = WEFT__WIRE_VERSION, .type = WEFT__BUNDLE};
+	bundle->len = weft__wire_put_header(bundle->data, &header);
+	bundle->route = route;
+	TAILQ_INIT(&bundle->bundled);
+	bundle->limit = SIZE_MAX;
+	bundle->messages = bundle->sealed = 0;
+	bundle->sealed_at = 0;
+	return bundle;
+}
+
+/* Puts a frame into a bundle, if it has room. */
+static bool put_frame(struct weft_node *node, struct weft__sframe *bundle,
+		      struct weft__sframe *frame)
+{
+	size_t room = weft__bundled_room(frame->len);
+	if (!has_room(node, frame->peer, bundle->len, room, &bundle->limit))
+		return false;
+	weft__wire_put_bundled(bundle->data + bundle->len, frame->data, frame->len);
+	bundle->len += room;
+	weft__sframe_empty(node, frame);
+	return true;
+}
+
+/* The last one of what waits, if it is a bundle. */
+static struct weft__sframe *open_bundle(const struct weft__route *route)
+{
+	struct weft__sframe *last = TAILQ_LAST(&route->waiting, weft__sframes);
+	return last && !last->peer ? last : NULL;
+}
+
+void weft__bundle_add(struct weft_node *node, struct weft__sframe *frame)
+{
+	struct weft__sframe *bundle = open_bundle(frame->route);
+	frame->route->frames++;
+	if (bundle && put_frame(node, bundle, frame))
+		TAILQ_INSERT_TAIL(&bundle->bundled, frame, link);
+	else
+		wait(node, frame->route, frame);
+}
+
+/* Completes the heads of the messages that were put straight into a bundle. */
+static void seal(struct weft_node *node, struct weft__sframe *bundle)
+{
+	const uint8_t *contents = bundle->data + WEFT__HEADER_LEN, *found;
+	size_t len;
+	while (bundle->sealed < bundle->messages) {
+		uint8_t *head = bundle->data + WEFT__HEADER_LEN + bundle->sealed_at;
+		struct weft__header header;
+		if (weft__wire_get_bundled(contents, bundle->len - WEFT__HEADER_LEN,
+					   &bundle->sealed_at, &found,
+					   &len) != WEFT__BUNDLED_COMPACT)
+			continue;
+		weft_peer handle = bundle->space->notes[bundle->sealed++];
+		struct weft__peer *peer = weft__peer_find(node, handle);
+		if (!peer || peer->s.state == WEFT__GONE)
+			continue;
+		weft__transmit_header(node, peer, &header, WEFT__DATA, 0,
+				      TAILQ_EMPTY(&peer->queue));
+		weft__wire_put_compact_news(head, &header);
+		weft__peer_told(node, peer);
+		peer->wanted &= ~(unsigned)WEFT__WANT_CREDIT;
+	}
+}
+
+/*
+ * Of a session that sends several in a turn, a frame holds them in less. Where a destination had a
+ * single frame in the last turn, the long space of a bundle is not worth while.
+ */
+static bool may_be_compact(const struct weft__peer *peer, const struct weft__sframe *bundle,
+			   size_t len)
+{
+	const struct weft__route *route = peer->route;
+	return route->sessions > 1 && (bundle || route->is_busy) &&
+	       (peer->s.features & WEFT__FEATURE_COMPACT) && TAILQ_EMPTY(&peer->queue) &&
+	       peer->records < 2 && !(bundle && peer->bundle == bundle->serial) &&
+	       weft__compact_room(len) <= peer->s.max_frame / 2 &&
+	       weft__session_may_send(&peer->s, true);
+}
+
+/* A bundle that waits, with room for so many bytes of a session: the one given, or another one. */
+static struct weft__sframe *bundle_for(struct weft_node *node, struct weft__peer *peer,
+				       struct weft__sframe *bundle, size_t room)
+{
+	struct weft__route *route = peer->route;
+	if (bundle && bundle->messages < WEFT__SPACE_NOTES &&
+	    has_room(node, peer, bundle->len, room, &bundle->limit))
+		return bundle;
+	if (bundle)
+		weft__bundle_flush(node, route);
+	/* The net has no room for what waits, or the session is over. */
+	if ((bundle && !TAILQ_EMPTY(&route->waiting)) || peer->s.state != WEFT__OPEN)
+		return NULL;
+	bundle = begin(node, route);
+	if (!bundle)
+		return NULL;
+	if (!has_room(node, peer, bundle->len, room, &bundle->limit)) {
+		weft__sframe_give(node, bundle, false);
+		return NULL;
+	}
+	bundle->serial = ++route->serial;
+	wait(node, route, bundle);
+	return bundle;
+}
+
+uint8_t *weft__bundle_message(struct weft_node *node, struct weft__peer *peer, uint32_t reply_to,
+			      size_t len)
+{
+	size_t room = weft__compact_room(len);
+	struct weft__route *route = peer->route;
+	struct weft__sframe *bundle = open_bundle(route);
+	if (!may_be_compact(peer, bundle, len))
+		return NULL;
+	bundle = bundle_for(node, peer, bundle, room);
+	if (!bundle)
+		return NULL;
+	/* What there is to tell of those before it is known by now, and still in the processor's
+	 * cache. */
+	seal(node, bundle);
+	struct weft__session *s = &peer->s;
+	const struct weft__header header = {
+		.session = s->peer_id,
+		.number = s->tx_number + 1,
+		.ack = s->rx_number,
+		.credit = s->credit.granted,
+		.returned = s->allowance.returned,
+	};
+	uint8_t *head = bundle->data + bundle->len;
+	uint8_t *to = weft__wire_put_compact(head, (uint32_t)len, reply_to);
+	weft__wire_put_compact_header(head, &header);
+	bundle->space->notes[bundle->messages++] = peer->handle;
+	bundle->len += room;
+	route->frames++;
+	peer->bundle = bundle->serial;
+	s->tx_queued = header.number;
+	weft__session_sent(s, header.number, true, node->now);
+	weft__life_expect(node, peer);
+	node->stats.frames_sent++;
+	return to;
+}
+
+void weft__bundles_seal(struct weft_node *node)
+{
+	struct weft__route *route;
+	TAILQ_FOREACH (route, &node->routes_waiting, link) {
+		struct weft__sframe *bundle = open_bundle(route);
+		if (bundle)
+			seal(node, bundle);
+	}
 }
 
 /* Whether the first two of the waiting frames fit into one bundle. */
@@ -93,27 +279,23 @@ static bool two_fit(const struct weft_node *node, const struct weft__route *rout
 	const struct weft__sframe *first = TAILQ_FIRST(&route->waiting);
 	const struct weft__sframe *second = TAILQ_NEXT(first, link);
 	size_t len = WEFT__HEADER_LEN, max = SIZE_MAX;
-	return second && has_room(node, len, first, &max) &&
-	       has_room(node, len + weft__bundled_room(first->len), second, &max);
+	if (!second || !second->peer)
+		return false;
+	size_t room = weft__bundled_room(first->len);
+	return has_room(node, first->peer, len, room, &max) &&
+	       has_room(node, second->peer, len + room, weft__bundled_room(second->len), &max);
 }
 
 /* Moves as many of the waiting frames as fit into a bundle. Returns NULL if fewer than two do, or
  * without memory. */
 static struct weft__sframe *make(struct weft_node *node, struct weft__route *route)
 {
-	struct weft__sframe *bundle =
-		two_fit(node, route) ? weft__sframe_take(node, WEFT__LONG_FRAME) : NULL;
+	struct weft__sframe *bundle = two_fit(node, route) ? begin(node, route) : NULL;
 	struct weft__sframe *frame;
-	size_t max = SIZE_MAX;
 	if (!bundle)
 		return NULL;
-	struct weft__header header = {.version = WEFT__WIRE_VERSION, .type = WEFT__BUNDLE};
-	bundle->len = weft__wire_put_header(bundle->data, &header);
-	bundle->route = route;
-	TAILQ_INIT(&bundle->bundled);
-	while ((frame = TAILQ_FIRST(&route->waiting)) && has_room(node, bundle->len, frame, &max)) {
-		weft__wire_put_bundled(bundle->data + bundle->len, frame->data, frame->len);
-		bundle->len += weft__bundled_room(frame->len);
+	while ((frame = TAILQ_FIRST(&route->waiting)) && frame->peer &&
+	       put_frame(node, bundle, frame)) {
 		TAILQ_REMOVE(&route->waiting, frame, link);
 		TAILQ_INSERT_TAIL(&bundle->bundled, frame, link);
 	}
@@ -123,33 +305,14 @@ static struct weft__sframe *make(struct weft_node *node, struct weft__route *rou
 /* Takes what is to be sent next from those that wait: a bundle, or a frame by itself. */
 static struct weft__sframe *take(struct weft_node *node, struct weft__route *route)
 {
-	struct weft__sframe *frame = make(node, route);
-	if (!frame) {
-		frame = TAILQ_FIRST(&route->waiting);
-		TAILQ_REMOVE(&route->waiting, frame, link);
-	}
+	struct weft__sframe *frame = TAILQ_FIRST(&route->waiting);
+	struct weft__sframe *bundle = frame->peer ? make(node, route) : NULL;
+	if (bundle)
+		return bundle;
+	TAILQ_REMOVE(&route->waiting, frame, link);
+	if (!frame->peer)
+		seal(node, frame);
 	return frame;
-}
-
-/* A bundle has left, and nobody asks for the frames themselves any more. */
-static void empty(struct weft_node *node, struct weft__sframe *bundle)
-{
-	struct weft__sframe *frame;
-	TAILQ_FOREACH (frame, &bundle->bundled, link)
-		weft__sframe_empty(node, frame);
-}
-
-/* The opposite: it waits again, at its place. */
-static void put_back(struct weft_node *node, struct weft__sframe *frame)
-{
-	struct weft__route *route = frame->route;
-	if (frame->peer) {
-		TAILQ_INSERT_HEAD(&route->waiting, frame, link);
-		return;
-	}
-	TAILQ_CONCAT(&frame->bundled, &route->waiting, link);
-	TAILQ_CONCAT(&route->waiting, &frame->bundled, link);
-	weft__sframe_give(node, frame, false);
 }
 
 void weft__bundle_flush(struct weft_node *node, struct weft__route *route)
@@ -161,7 +324,7 @@ void weft__bundle_flush(struct weft_node *node, struct weft__route *route)
 		frame = take(node, route);
 		int ret = weft__transmit_post(node, route->dest, frame, -1);
 		if (ret < 0 && weft__transmit_for_now(ret)) {
-			put_back(node, frame);
+			TAILQ_INSERT_HEAD(&route->waiting, frame, link);
 			break;
 		}
 		if (ret < 0) {
@@ -169,7 +332,6 @@ void weft__bundle_flush(struct weft_node *node, struct weft__route *route)
 			TAILQ_INSERT_TAIL(&refused, frame, link);
 		} else if (!frame->peer) {
 			node->stats.bundles_sent++;
-			empty(node, frame);
 		}
 	}
 	if (TAILQ_EMPTY(&route->waiting))
@@ -186,23 +348,34 @@ void weft__bundles_flush(struct weft_node *node)
 	struct weft__route *route = TAILQ_FIRST(&node->routes_waiting);
 	while (route) {
 		struct weft__route *next = TAILQ_NEXT(route, link);
+		route->is_busy = route->frames > 1;
+		route->frames = 0;
 		weft__bundle_flush(node, route);
 		route = next;
+	}
+}
+
+/* Drops the frames of a peer from a list. */
+static void forget(struct weft_node *node, struct weft__sframes *list,
+		   const struct weft__peer *peer)
+{
+	struct weft__sframe *frame = TAILQ_FIRST(list);
+	while (frame) {
+		struct weft__sframe *next = TAILQ_NEXT(frame, link);
+		if (!frame->peer) {
+			forget(node, &frame->bundled, peer);
+		} else if (frame->peer == peer) {
+			TAILQ_REMOVE(list, frame, link);
+			weft__transmit_release(node, frame, false);
+		}
+		frame = next;
 	}
 }
 
 void weft__bundle_forget(struct weft_node *node, struct weft__peer *peer)
 {
 	struct weft__route *route = peer->route;
-	struct weft__sframe *frame = TAILQ_FIRST(&route->waiting);
-	while (frame) {
-		struct weft__sframe *next = TAILQ_NEXT(frame, link);
-		if (frame->peer == peer) {
-			TAILQ_REMOVE(&route->waiting, frame, link);
-			weft__transmit_release(node, frame, false);
-		}
-		frame = next;
-	}
+	forget(node, &route->waiting, peer);
 	if (TAILQ_EMPTY(&route->waiting))
 		leave_list(node, route);
 }
@@ -211,11 +384,7 @@ void weft__routes_free(struct weft_node *node)
 {
 	struct weft__route *route;
 	while ((route = node->routes)) {
-		struct weft__sframe *frame;
-		while ((frame = TAILQ_FIRST(&route->waiting))) {
-			TAILQ_REMOVE(&route->waiting, frame, link);
-			weft__sframe_give(node, frame, false);
-		}
+		drop_waiting(node, route);
 		HASH_DELETE(by_dest, node->routes, route);
 		free(route);
 	}

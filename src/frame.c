@@ -87,6 +87,7 @@ struct weft__rframe *weft__rframe_view(struct weft_node *node, struct weft__rfra
 	view->data = bundle->data + (data - bundle->data);
 	view->len = len;
 	view->refs = 1;
+	view->is_compact = false;
 	view->bundle = bundle;
 	bundle->refs++;
 	return view;

@@ -32,6 +32,7 @@ struct weft__rframe {
 	uint32_t number;
 	size_t body;    /* where its contents begin */
 	bool begun;     /* the message that it offers is being received */
+	bool is_compact; /* it is a message of a bundle in the compact form */
 	struct weft__rframe *bundle; /* it is a view of a part of this one, which it keeps a reference to */
 	TAILQ_ENTRY(weft__rframe) link; /* of the free ones, or of those kept by a peer */
 	SLIST_ENTRY(weft__rframe) all;
@@ -64,7 +65,13 @@ struct weft__sframe {
 	unsigned control; /* the WEFT__WANT_* that it answers */
 	struct weft__out *out; /* it is the place of this big message in the queue, and not itself sent */
 	weft_dest stranger;
-	struct weft__sframes bundled; /* the frames in it, if it is a bundle */
+	/* If it is a bundle: */
+	struct weft__sframes bundled; /* the frames in it */
+	size_t limit;      /* so long it may become */
+	uint32_t serial;   /* of those of its route */
+	uint32_t messages; /* in the compact form; the space's notes tell whose each is */
+	uint32_t sealed;   /* the first ones of these, whose heads are complete */
+	size_t sealed_at;  /* where those are over, in the contents */
 };
 
 struct weft__frames {

@@ -274,6 +274,21 @@ static bool take_record(struct weft_node *node, struct weft__peer *peer,
 	return true;
 }
 
+/* The next record of a DATA frame, as weft__wire_get_record(). */
+static int next_record(const struct weft__peer *peer, const struct weft__rframe *frame, size_t *at,
+		       struct weft__record *record)
+{
+	if (!frame->is_compact)
+		return weft__wire_get_record(frame->data + frame->body, frame->len - frame->body,
+					     at, record);
+	if (*at > 0)
+		return 0;
+	weft__wire_get_compact_record(frame->data, record);
+	record->id = next_id(peer->rx_id);
+	*at = frame->len;
+	return 1;
+}
+
 void weft__message_deliver(struct weft_node *node, struct weft__peer *peer,
 			   struct weft__rframe *frame)
 {
@@ -283,7 +298,7 @@ void weft__message_deliver(struct weft_node *node, struct weft__peer *peer,
 	size_t at = 0;
 	int got;
 	node->held.frame = frame;
-	while ((got = weft__wire_get_record(body, len, &at, &record)) == 1) {
+	while ((got = next_record(peer, frame, &at, &record)) == 1) {
 		if (record.len > node->opts.max_message) {
 			weft__life_fail(node, peer, WEFT_REASON_PROTOCOL,
 					"a message of %u bytes, and at most %llu are taken",
@@ -370,6 +385,7 @@ static int find_room(struct weft_node *node, struct weft__peer *peer, size_t len
 	if (frame && frame->type == WEFT__DATA && !frame->out &&
 	    frame->len + room <= shared_limit(peer) &&
 	    weft__sframe_lengthen(node, frame, frame->len + room)) {
+		peer->records++;
 		*out = frame;
 		return 0;
 	}
@@ -385,6 +401,7 @@ static int find_room(struct weft_node *node, struct weft__peer *peer, size_t len
 	if (!frame)
 		return node->frames.counted >= node->frames.max ? -ENOBUFS : -ENOMEM;
 	frame->len = WEFT__HEADER_LEN;
+	peer->records = 1;
 	weft__transmit_queue(peer, frame, WEFT__DATA);
 	*out = frame;
 	return 0;
@@ -438,9 +455,19 @@ static int put_big(struct weft_node *node, struct weft__peer *peer, const struct
 }
 
 static int put_small(struct weft_node *node, struct weft__peer *peer, const struct weft_send *send,
-		     size_t len, struct weft__slot *slot)
+		     size_t len, struct weft__slot *slot, bool at_once)
 {
 	struct weft__sframe *frame;
+	uint8_t *straight = at_once ? NULL : weft__bundle_message(node, peer, send->reply_to, len);
+	if (straight) {
+		peer->tx_id = next_id(peer->tx_id);
+		weft__send_copy(straight, send);
+		if (slot)
+			fill_slot(node, peer, slot, send, peer->s.tx_number);
+		return 0;
+	}
+	if (peer->s.state == WEFT__GONE)
+		return -ENOTCONN;
 	int ret = find_room(node, peer, len, &frame);
 	if (ret < 0)
 		return ret;
@@ -455,8 +482,9 @@ static int put_small(struct weft_node *node, struct weft__peer *peer, const stru
 	return 0;
 }
 
+/* at_once: it leaves at once, and so shares no bundle. */
 static int put(struct weft_node *node, struct weft__peer *peer, const struct weft_send *send,
-	       size_t len)
+	       size_t len, bool at_once)
 {
 	struct weft__slot *slot = NULL;
 	size_t lacked = 0;
@@ -468,7 +496,7 @@ static int put(struct weft_node *node, struct weft__peer *peer, const struct wef
 		ret = put_big(node, peer, send, len, slot);
 		lacked = len;
 	} else if (ret == 0) {
-		ret = put_small(node, peer, send, len, slot);
+		ret = put_small(node, peer, send, len, slot, at_once);
 	}
 	if (ret < 0 && slot)
 		give_slot(node, slot);
@@ -507,17 +535,19 @@ int weft_peer_send(struct weft_node *node, weft_peer handle, const struct weft_s
 	if (len >= WEFT__REST_NEVER ||
 	    (peer->s.state == WEFT__OPEN && len > peer->s.peer_max_message))
 		return -EMSGSIZE;
-	ret = put(node, peer, send, len);
+	bool at_once = peer->s.state == WEFT__OPEN && peer->in_flight == 0 &&
+		       peer->route->in_flight == 0 && !leaves_later(node, peer);
+	ret = put(node, peer, send, len, at_once);
 	if (ret < 0)
 		return ret;
 	node->stats.sent++;
 	node->stats.sent_bytes += len;
-	if (peer->s.state == WEFT__OPEN && peer->in_flight == 0 && peer->route->in_flight == 0 &&
-	    !leaves_later(node, peer)) {
+	if (at_once) {
 		weft__transmit_flush(node, peer);
 		weft__bundle_flush(node, peer->route);
-	} else
+	} else if (!TAILQ_EMPTY(&peer->queue)) {
 		weft__peer_mark_dirty(node, peer);
+	}
 	return 0;
 }
 

@@ -93,7 +93,7 @@ static int plan(struct weft_node *node)
 	weft_net_get_info(node->net, &info);
 	node->provider = info.provider;
 	node->libfabric = info.libfabric_running;
-	node->features = WEFT__FEATURE_BUNDLE;
+	node->features = WEFT__FEATURE_BUNDLE | WEFT__FEATURE_COMPACT;
 	if (weft__bulk_works(node))
 		node->features |= WEFT__FEATURE_BULK;
 	size_t size = node->net->choice.quirks->frame_size;
@@ -279,6 +279,8 @@ static int turn(struct weft_node *node, int timeout_ms)
 		weft__peers_unblock(node);
 	if (!TAILQ_EMPTY(&node->dirty))
 		weft__peers_flush(node);
+	/* What leaves now may tell what is owed. */
+	weft__bundles_seal(node);
 	if (!TAILQ_EMPTY(&node->owing) || !TAILQ_EMPTY(&node->lazy))
 		weft__peers_settle(node);
 	weft__bundles_flush(node);
@@ -345,6 +347,7 @@ int weft_node_arm(struct weft_node *node)
 	if (atomic_load(&node->woken) || atomic_load(&node->posted) || !TAILQ_EMPTY(&node->ending))
 		return 0;
 	weft__peers_flush(node);
+	weft__bundles_seal(node);
 	weft__peers_settle(node);
 	weft__bundles_flush(node);
 	weft__rframes_post(node);

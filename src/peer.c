@@ -20,6 +20,7 @@
  */
 #define INDEX_BITS 20
 #define DEFAULT_TIMEOUT_MS 5000
+#define CACHE_LINE 64
 
 struct weft__peer *weft__peer_find(const struct weft_node *node, weft_peer handle)
 {
@@ -28,10 +29,23 @@ struct weft__peer *weft__peer_find(const struct weft_node *node, weft_peer handl
 	return peer && peer->handle == handle ? peer : NULL;
 }
 
-struct weft__peer *weft__peer_by_id(const struct weft_node *node, uint64_t id)
+/* The peer whose place in the table a session id gives, whether the rest of it is right or not. */
+static struct weft__peer *at_place(const struct weft_node *node, uint64_t id)
 {
 	uint32_t index = (uint32_t)(id & ((1u << INDEX_BITS) - 1)) - 1;
-	struct weft__peer *peer = index < node->table_size ? node->table[index] : NULL;
+	return index < node->table_size ? node->table[index] : NULL;
+}
+
+void weft__peer_prefetch(const struct weft_node *node, uint64_t id)
+{
+	const char *peer = (const char *)at_place(node, id);
+	for (size_t at = 0; peer && at < offsetof(struct weft__peer, s.outgoing); at += CACHE_LINE)
+		__builtin_prefetch(peer + at);
+}
+
+struct weft__peer *weft__peer_by_id(const struct weft_node *node, uint64_t id)
+{
+	struct weft__peer *peer = at_place(node, id);
 	return peer && peer->s.id == id && peer->s.state != WEFT__GONE ? peer : NULL;
 }
 
@@ -126,7 +140,7 @@ static void drop_dest(struct weft_node *node, struct weft__peer *peer)
 	peer->dropped = true;
 }
 
-static void stop_owing(struct weft_node *node, struct weft__peer *peer)
+void weft__peer_told(struct weft_node *node, struct weft__peer *peer)
 {
 	if (peer->is_owing)
 		TAILQ_REMOVE(&node->owing, peer, owing);
@@ -146,7 +160,7 @@ void weft__peer_reap(struct weft_node *node, struct weft__peer *peer)
 		return;
 	if (peer->is_dirty)
 		TAILQ_REMOVE(&node->dirty, peer, dirty);
-	stop_owing(node, peer);
+	weft__peer_told(node, peer);
 	if (peer->is_blocked)
 		TAILQ_REMOVE(&node->blocked, peer, blocked);
 	if (peer->timer_on)
@@ -176,7 +190,7 @@ void weft__peer_mark_owing(struct weft_node *node, struct weft__peer *peer)
 {
 	if (peer->is_owing)
 		return;
-	stop_owing(node, peer);
+	weft__peer_told(node, peer);
 	TAILQ_INSERT_TAIL(&node->owing, peer, owing);
 	peer->is_owing = true;
 }
@@ -216,7 +230,7 @@ void weft__peers_settle(struct weft_node *node)
 {
 	struct weft__peer *peer;
 	while ((peer = TAILQ_FIRST(&node->owing))) {
-		stop_owing(node, peer);
+		weft__peer_told(node, peer);
 		if (peer->s.state != WEFT__OPEN && peer->s.state != WEFT__CLOSING)
 			continue;
 		weft__credit_grant(&node->pool, &peer->s.credit);
@@ -232,7 +246,7 @@ void weft__peers_settle(struct weft_node *node)
 		}
 	}
 	while ((peer = TAILQ_FIRST(&node->lazy)) && node->now >= peer->lazy_ms) {
-		stop_owing(node, peer);
+		weft__peer_told(node, peer);
 		/* A frame that has left meanwhile may have told it. */
 		if (peer->s.state != WEFT__GONE && weft__session_owes(&peer->s))
 			tell_owed(node, peer);

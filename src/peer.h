@@ -20,6 +20,9 @@ struct weft__peer *weft__peer_find(const struct weft_node *node, weft_peer handl
 /* The peer whose frames bear this session id, or NULL. */
 struct weft__peer *weft__peer_by_id(const struct weft_node *node, uint64_t id);
 
+/* Has the processor fetch what the next frame with this session id will touch. */
+void weft__peer_prefetch(const struct weft_node *node, uint64_t id);
+
 /* Makes a peer for an address; the session is not begun. Returns 0 or a code as weft_peer_connect(). */
 int weft__peer_make(struct weft_node *node, const struct weft_addr *addr, struct weft__peer **out);
 
@@ -39,6 +42,8 @@ void weft__peer_tell(const struct weft_node *node, const struct weft__hello *hel
 void weft__peer_mark_dirty(struct weft_node *node, struct weft__peer *peer);
 /* Acknowledgement or credit may be due to it at the end of the turn. */
 void weft__peer_mark_owing(struct weft_node *node, struct weft__peer *peer);
+/* What is due has been told, or will never be. */
+void weft__peer_told(struct weft_node *node, struct weft__peer *peer);
 
 /* A frame of a peer that may be gone is free again. */
 void weft__peer_freed(struct weft_node *node, weft_peer handle);

@@ -403,12 +403,24 @@ static bool may_be_bundled(uint8_t type)
 	       type != WEFT__BUNDLE;
 }
 
-/* A frame of a bundle. */
-static void take_bundled(struct weft_node *node, struct weft__rframe *frame, weft_dest source)
+/* A message in the compact form, which stands for a DATA frame. */
+static void open_compact(struct weft__rframe *frame, struct arrival *a)
+{
+	weft__wire_get_compact(frame->data, &a->header);
+	frame->is_compact = true;
+	a->frame = frame;
+	a->body = frame->data + WEFT__COMPACT_LEN;
+	a->len = frame->len - WEFT__COMPACT_LEN;
+}
+
+static void take_bundled(struct weft_node *node, struct weft__rframe *frame, bool is_compact,
+			 weft_dest source)
 {
 	struct arrival a;
 	node->stats.frames_received++;
-	if (!open_frame(node, frame, &a))
+	if (is_compact)
+		open_compact(frame, &a);
+	else if (!open_frame(node, frame, &a))
 		return;
 	if (may_be_bundled(a.header.type))
 		take_known(node, &a, source);
@@ -416,23 +428,38 @@ static void take_bundled(struct weft_node *node, struct weft__rframe *frame, wef
 		node->stats.drop_malformed++;
 }
 
+/* A frame or a message of a bundle. */
+static void take_part(struct weft_node *node, struct weft__rframe *bundle, enum weft__bundled kind,
+		      const uint8_t *data, size_t len, weft_dest source)
+{
+	struct weft__rframe *view = weft__rframe_view(node, bundle, data, len);
+	/* Its session will miss it, as any frame that is lost. */
+	if (!view) {
+		node->stats.recv_errors++;
+		return;
+	}
+	take_bundled(node, view, kind == WEFT__BUNDLED_COMPACT, source);
+	weft__rframe_unref(node, view);
+}
+
 static void take_bundle(struct weft_node *node, const struct arrival *bundle, weft_dest source)
 {
-	const uint8_t *data;
-	size_t at = 0, len;
-	int got;
+	const uint8_t *data = NULL, *next_data = NULL;
+	size_t at = 0, len = 0, next_len = 0;
 	node->stats.bundles_received++;
-	while ((got = weft__wire_get_bundled(bundle->body, bundle->len, &at, &data, &len)) == 1) {
-		struct weft__rframe *view = weft__rframe_view(node, bundle->frame, data, len);
-		/* Its session will miss it, as any frame that is lost. */
-		if (!view) {
-			node->stats.recv_errors++;
-			continue;
-		}
-		take_bundled(node, view, source);
-		weft__rframe_unref(node, view);
+	enum weft__bundled got =
+		weft__wire_get_bundled(bundle->body, bundle->len, &at, &data, &len);
+	while (got > 0) {
+		enum weft__bundled next = weft__wire_get_bundled(bundle->body, bundle->len, &at,
+								 &next_data, &next_len);
+		if (next > 0)
+			weft__peer_prefetch(node, weft__wire_peek_session(next_data));
+		take_part(node, bundle->frame, got, data, len, source);
+		got = next;
+		data = next_data;
+		len = next_len;
 	}
-	if (got < 0)
+	if (got == WEFT__BUNDLED_BAD)
 		node->stats.drop_malformed++;
 }
 

@@ -60,6 +60,9 @@ enum weft__action {
 	WEFT__DO_NUMBERED = 1 << 9,
 	WEFT__DO_REPLACE = 1 << 10,
 	WEFT__DO_DROP = 1 << 11, /* the event is not in the table: nothing has changed */
+	/* Those that ask for a frame without a place in the order. */
+	WEFT__DO_SAY = WEFT__DO_CONNECT | WEFT__DO_ACCEPT | WEFT__DO_CONFIRM | WEFT__DO_PING | WEFT__DO_PONG |
+		       WEFT__DO_CLOSED,
 };
 
 struct weft__session {
@@ -70,6 +73,7 @@ struct weft__session {
 	bool closed_seen; /* the peer's CLOSED has arrived, maybe before frames that were sent earlier */
 	uint32_t features;
 	uint32_t max_frame; /* of both sides */
+	uint64_t peer_max_message;
 	uint64_t id;        /* ours: what frames to us bear */
 	uint64_t peer_id;   /* the peer's; 0: not known yet */
 	uint32_t tx_queued; /* the number of the last numbered frame that is meant to be sent */
@@ -92,7 +96,6 @@ struct weft__session {
 	uint32_t closed_number; /* of the peer's CLOSED */
 	uint64_t nonce;
 	uint64_t instance; /* of the peer; 0: not known yet */
-	uint64_t peer_max_message;
 	uint32_t peer_silence_ms, keepalive_ms;
 	uint32_t libfabric; /* the peer's */
 	int64_t begun_ms;   /* when it began */

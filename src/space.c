@@ -4,6 +4,8 @@
 
 #include "space.h"
 
+/* A long space with its notes. */
+#define LONG_SIZE (sizeof(struct weft__space) + WEFT__SPACE_NOTES * sizeof(uint64_t))
 #define SHEET_LEN ((size_t)WEFT__SHEET_SPACES * WEFT__SHORT_SPACE)
 
 void weft__spaces_init(struct weft__spaces *spaces, struct weft_net *net, size_t long_size,
@@ -21,7 +23,7 @@ void weft__spaces_init(struct weft__spaces *spaces, struct weft_net *net, size_t
 
 static bool add_long(struct weft__spaces *spaces)
 {
-	struct weft__space *space = calloc(1, sizeof(*space));
+	struct weft__space *space = calloc(1, LONG_SIZE);
 	if (!space)
 		return false;
 	if (weft_buf_alloc(spaces->net, spaces->long_size, &space->buf) < 0) {
@@ -29,6 +31,7 @@ static bool add_long(struct weft__spaces *spaces)
 		return false;
 	}
 	space->data = weft_buf_data(space->buf);
+	space->notes = (uint64_t *)(space + 1);
 	LIST_INSERT_HEAD(&spaces->long_free, space, link);
 	spaces->long_count++;
 	return true;
@@ -132,7 +135,7 @@ void weft__space_give(struct weft__spaces *spaces, struct weft__space *space, bo
 
 size_t weft__spaces_memory(const struct weft__spaces *spaces)
 {
-	return spaces->long_count * (sizeof(struct weft__space) + spaces->long_size) +
+	return spaces->long_count * (LONG_SIZE + spaces->long_size) +
 	       spaces->sheet_count * (sizeof(struct weft__sheet) + SHEET_LEN);
 }
 

@@ -18,6 +18,7 @@
 /* The length of a short one: any frame without messages, or some small ones. */
 #define WEFT__SHORT_SPACE 512
 #define WEFT__SHEET_SPACES 8
+#define WEFT__SPACE_NOTES 256
 
 struct weft__space {
 	struct weft_buf *buf;
@@ -26,6 +27,7 @@ struct weft__space {
 	struct weft__sheet *sheet; /* NULL: it is long, and the buffer its own */
 	bool is_free; /* if it is short */
 	LIST_ENTRY(weft__space) link; /* of the free ones */
+	uint64_t *notes; /* of a long one, WEFT__SPACE_NOTES: for whoever uses it; else NULL */
 };
 
 LIST_HEAD(weft__space_list, weft__space);

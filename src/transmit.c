@@ -33,24 +33,28 @@ int weft__transmit_post(struct weft_node *node, weft_dest dest, struct weft__sfr
 	return 0;
 }
 
-/*
- * Gives a frame of a session to the net, with a header that tells how things are now. last: it is
- * numbered, and no other one is behind it.
- */
+void weft__transmit_header(struct weft_node *node, struct weft__peer *peer,
+			   struct weft__header *header, enum weft__frame_type type, uint32_t number,
+			   bool last)
+{
+	if ((peer->is_owing || peer->is_lazy) && peer->s.state != WEFT__GONE)
+		weft__credit_grant(&node->pool, &peer->s.credit);
+	weft__session_fill(&peer->s, header, type, number);
+	/* The last frame asks for those before it as well. */
+	if (last && !TAILQ_EMPTY(&peer->unacked))
+		header->flags = WEFT__FLAG_ACK_NOW;
+}
+
+/* Gives a frame of a session to the net. last: see weft__transmit_header(). */
 static int transmit(struct weft_node *node, struct weft__peer *peer, struct weft__sframe *frame,
 		    bool last)
 {
 	struct weft__header header;
 	bool gone = peer->s.state == WEFT__GONE;
-	if ((peer->is_owing || peer->is_lazy) && !gone)
-		weft__credit_grant(&node->pool, &peer->s.credit);
 	uint32_t number = frame->control ? peer->s.tx_number : frame->number;
-	weft__session_fill(&peer->s, &header, frame->type, number);
+	weft__transmit_header(node, peer, &header, frame->type, number, last);
 	if (frame->type == WEFT__CONNECT)
 		header.session = 0;
-	/* The last frame asks for those before it as well. */
-	if (last && !TAILQ_EMPTY(&peer->unacked))
-		header.flags = WEFT__FLAG_ACK_NOW;
 	weft__wire_put_header(frame->data, &header);
 	frame->peer = peer;
 	frame->route = peer->route;
@@ -439,6 +443,11 @@ static void all_left(struct weft_node *node, struct weft__sframe *frame,
 		TAILQ_REMOVE(&frame->bundled, one, link);
 		left(node, one, done, false);
 	}
+	for (uint32_t i = 0; done->status < 0 && i < frame->messages; i++) {
+		struct weft__peer *peer = weft__peer_find(node, frame->space->notes[i]);
+		if (peer)
+			failed(node, peer, 0, done);
+	}
 	weft__sframe_give(node, frame, spoilt);
 }
 
@@ -457,8 +466,9 @@ static void sent(struct weft_net *net, const struct weft_done *done)
 	(void)net;
 	node->frames.in_flight--;
 	if (frame->route) {
-		frame->route->in_flight--;
+		struct weft__route *route = frame->route;
 		all_left(node, frame, done, spoilt);
+		weft__route_landed(node, route);
 		return;
 	}
 	weft__stranger_sent(node, frame);

@@ -26,6 +26,13 @@ void weft__transmit_renumber(struct weft__peer *peer);
 void weft__transmit_cancel(struct weft_node *node, struct weft__peer *peer);
 
 /*
+ * Fills the header of a frame of a session that is about to leave, which tells how things are now. last: it is
+ * numbered, and no other one is behind it.
+ */
+void weft__transmit_header(struct weft_node *node, struct weft__peer *peer, struct weft__header *header,
+			   enum weft__frame_type type, uint32_t number, bool last);
+
+/*
  * Gives a frame, or a bundle of them, to the net. Returns 0 or a code; after one that weft__transmit_for_now() is true
  * of, it may be tried again.
  */

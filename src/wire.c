@@ -10,6 +10,7 @@
  * use (a version, a reason, a length for which there is no memory) is for the session to judge,
  * which can answer. So a name or an id that comes out of here is safe to print and to look up.
  */
+#include <endian.h>
 #include <string.h>
 
 #include "wire.h"
@@ -30,40 +31,68 @@
 #define ABORT_LEN 8u
 #define PING_LEN 16u
 
+/* In the first word of what a BUNDLE holds: it is a message in the compact form, of so many bytes.
+ */
+#define COMPACT_FORM 0x80000000u
+#define COMPACT_LEN_MASK 0x00ffffffu
+
 #define BY_SENDER 1
 #define BY_RECEIVER 2
 
 static void put16(uint8_t *to, uint16_t value)
 {
-	to[0] = (uint8_t)value;
-	to[1] = (uint8_t)(value >> 8);
+	value = htole16(value);
+	memcpy(to, &value, sizeof(value));
 }
 
 static void put32(uint8_t *to, uint32_t value)
 {
-	put16(to, (uint16_t)value);
-	put16(to + 2, (uint16_t)(value >> 16));
+	value = htole32(value);
+	memcpy(to, &value, sizeof(value));
 }
 
 static void put64(uint8_t *to, uint64_t value)
 {
-	put32(to, (uint32_t)value);
-	put32(to + 4, (uint32_t)(value >> 32));
+	value = htole64(value);
+	memcpy(to, &value, sizeof(value));
 }
 
 static uint16_t get16(const uint8_t *from)
 {
-	return (uint16_t)(from[0] | from[1] << 8);
+	uint16_t value;
+	memcpy(&value, from, sizeof(value));
+	return le16toh(value);
 }
 
 static uint32_t get32(const uint8_t *from)
 {
-	return get16(from) | (uint32_t)get16(from + 2) << 16;
+	uint32_t value;
+	memcpy(&value, from, sizeof(value));
+	return le32toh(value);
 }
 
 static uint64_t get64(const uint8_t *from)
 {
-	return get32(from) | (uint64_t)get32(from + 4) << 32;
+	uint64_t value;
+	memcpy(&value, from, sizeof(value));
+	return le64toh(value);
+}
+
+static void put_news(uint8_t *to, const struct weft__header *header)
+{
+	put32(to, header->ack);
+	put32(to + 4, header->credit);
+	put32(to + 8, header->returned);
+}
+
+/* The session, and where the frame stands in it: the same in both kinds of head. */
+static void get_places(const uint8_t *from, struct weft__header *header)
+{
+	header->session = get64(from);
+	header->number = get32(from + 8);
+	header->ack = get32(from + 12);
+	header->credit = get32(from + 16);
+	header->returned = get32(from + 20);
 }
 
 size_t weft__wire_put_header(uint8_t *frame, const struct weft__header *header)
@@ -77,9 +106,7 @@ size_t weft__wire_put_header(uint8_t *frame, const struct weft__header *header)
 	put16(frame + 6, WEFT__HEADER_LEN);
 	put64(frame + 8, header->session);
 	put32(frame + 16, header->number);
-	put32(frame + 20, header->ack);
-	put32(frame + 24, header->credit);
-	put32(frame + 28, header->returned);
+	put_news(frame + 20, header);
 	return WEFT__HEADER_LEN;
 }
 
@@ -100,16 +127,10 @@ size_t weft__wire_get_header(const uint8_t *frame, size_t len, struct weft__head
 	if ((type == WEFT__CREDIT || type == WEFT__PONG || type == WEFT__CLOSED) &&
 	    header_len != len)
 		return 0;
-	*header = (struct weft__header){
-		.version = frame[2],
-		.type = type,
-		.flags = frame[4],
-		.session = get64(frame + 8),
-		.number = get32(frame + 16),
-		.ack = get32(frame + 20),
-		.credit = get32(frame + 24),
-		.returned = get32(frame + 28),
-	};
+	header->version = frame[2];
+	header->type = type;
+	header->flags = frame[4];
+	get_places(frame + 8, header);
 	return header_len;
 }
 
@@ -414,22 +435,70 @@ void weft__wire_put_bundled(uint8_t *to, const uint8_t *frame, size_t len)
 	memset(to + WEFT__BUNDLED_LEN + len, 0, weft__bundled_room(len) - WEFT__BUNDLED_LEN - len);
 }
 
-int weft__wire_get_bundled(const uint8_t *from, size_t len, size_t *at, const uint8_t **frame,
-			   size_t *frame_len)
+uint8_t *weft__wire_put_compact(uint8_t *to, uint32_t len, uint32_t reply_to)
 {
+	/* What the memory held before must not go out with the padding. */
+	if (len % 8)
+		memset(to + weft__compact_room(len) - 8, 0, 8);
+	put32(to, COMPACT_FORM | len);
+	put32(to + 4, reply_to);
+	return to + WEFT__COMPACT_LEN;
+}
+
+void weft__wire_put_compact_header(uint8_t *head, const struct weft__header *header)
+{
+	put64(head + 8, header->session);
+	put32(head + 16, header->number);
+	weft__wire_put_compact_news(head, header);
+}
+
+void weft__wire_put_compact_news(uint8_t *head, const struct weft__header *header)
+{
+	head[3] = (uint8_t)(COMPACT_FORM >> 24) | (header->flags & WEFT__FLAG_ACK_NOW);
+	put_news(head + 20, header);
+}
+
+void weft__wire_get_compact(const uint8_t *head, struct weft__header *header)
+{
+	header->version = WEFT__WIRE_VERSION;
+	header->type = WEFT__DATA;
+	header->flags = head[3] & WEFT__FLAG_ACK_NOW;
+	get_places(head + 8, header);
+}
+
+void weft__wire_get_compact_record(const uint8_t *head, struct weft__record *record)
+{
+	record->len = get32(head) & COMPACT_LEN_MASK;
+	record->id = 0;
+	record->reply_to = get32(head + 4);
+	record->rest = 0;
+	record->data = head + WEFT__COMPACT_LEN;
+}
+
+uint64_t weft__wire_peek_session(const uint8_t *frame)
+{
+	return get64(frame + 8);
+}
+
+enum weft__bundled weft__wire_get_bundled(const uint8_t *from, size_t len, size_t *at,
+					  const uint8_t **frame, size_t *frame_len)
+{
+	const uint8_t *head = from + *at;
 	size_t left = len - *at;
-	size_t got;
 
 	if (left == 0 && *at > 0)
-		return 0;
-	if (left < WEFT__BUNDLED_LEN + WEFT__HEADER_LEN)
-		return -1;
-	got = get32(from + *at);
-	if (got < WEFT__HEADER_LEN || got > left - WEFT__BUNDLED_LEN ||
-	    weft__bundled_room(got) > left)
-		return -1;
-	*frame = from + *at + WEFT__BUNDLED_LEN;
-	*frame_len = got;
-	*at += weft__bundled_room(got);
-	return 1;
+		return WEFT__BUNDLED_END;
+	if (left < WEFT__COMPACT_LEN)
+		return WEFT__BUNDLED_BAD;
+	uint32_t got = get32(head);
+	bool is_compact = got & COMPACT_FORM;
+	size_t before = is_compact ? 0 : WEFT__BUNDLED_LEN;
+	size_t size = is_compact ? WEFT__COMPACT_LEN + (got & COMPACT_LEN_MASK) : got;
+	if (size < WEFT__HEADER_LEN || size > left - before ||
+	    ((before + size + 7) & ~(size_t)7) > left)
+		return WEFT__BUNDLED_BAD;
+	*frame = head + before;
+	*frame_len = size;
+	*at += (before + size + 7) & ~(size_t)7;
+	return is_compact ? WEFT__BUNDLED_COMPACT : WEFT__BUNDLED_FRAME;
 }

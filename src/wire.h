@@ -3,7 +3,7 @@
  * Frames as bytes: version 1 of the wire protocol, doc/protocol.md. Pure: reads from and writes to memory that it is
  * given, knows no clock, no libfabric and no allocator. Calls nothing of weft but addr's check of an address.
  *
- * Everything is read and written byte by byte. Readers check every length and leave *out alone when they refuse.
+ * Nothing need be aligned. Readers check every length and leave *out alone when they refuse.
  */
 #ifndef WEFT_WIRE_H
 #define WEFT_WIRE_H
@@ -18,6 +18,7 @@
 #define WEFT__HEADER_LEN 32
 #define WEFT__RECORD_LEN 16
 #define WEFT__BUNDLED_LEN 8
+#define WEFT__COMPACT_LEN 32
 #define WEFT__FRAME_MIN 1024
 #define WEFT__TEXT_MAX 200
 #define WEFT__PROVIDER_MAX 63
@@ -48,6 +49,7 @@ enum weft__frame_type {
 #define WEFT__FEATURE_REORDER 2u
 #define WEFT__FEATURE_BULK 4u
 #define WEFT__FEATURE_BUNDLE 8u
+#define WEFT__FEATURE_COMPACT 16u
 
 struct weft__header {
 	uint8_t version;
@@ -121,6 +123,12 @@ static inline size_t weft__bundled_room(size_t len)
 	return (WEFT__BUNDLED_LEN + len + 7) & ~(size_t)7;
 }
 
+/* The room that a message of so many bytes takes in a BUNDLE, in the compact form. */
+static inline size_t weft__compact_room(size_t len)
+{
+	return (WEFT__COMPACT_LEN + len + 7) & ~(size_t)7;
+}
+
 /* Whether number a is after b, where numbers wrap. */
 static inline bool weft__after(uint32_t a, uint32_t b)
 {
@@ -181,9 +189,35 @@ int weft__wire_get_record(const uint8_t *from, size_t len, size_t *at, struct we
 void weft__wire_put_bundled(uint8_t *to, const uint8_t *frame, size_t len);
 
 /*
- * Reads where the next frame of the contents of a BUNDLE lies, and moves *at beyond it. Returns 1, or 0 at the end, or
- * -1 if it is malformed: without a frame, or with one that is shorter than a header or longer than the contents.
+ * Writes a message of `len` bytes, less than 2^24, into the contents of a BUNDLE in the compact form, and returns where
+ * its bytes follow. The caller has made sure of weft__compact_room(), and writes the rest of the head next.
  */
-int weft__wire_get_bundled(const uint8_t *from, size_t len, size_t *at, const uint8_t **frame, size_t *frame_len);
+uint8_t *weft__wire_put_compact(uint8_t *to, uint32_t len, uint32_t reply_to);
+
+/* Writes what the header of a DATA frame would say into the head of a compact form. */
+void weft__wire_put_compact_header(uint8_t *head, const struct weft__header *header);
+/* The same of what changes until it leaves: the flags, acknowledgement and credit. */
+void weft__wire_put_compact_news(uint8_t *head, const struct weft__header *header);
+
+/*
+ * What the head of a compact form says: the header of the DATA frame that it stands for, and its record, whose id is 0:
+ * it is the next one.
+ */
+void weft__wire_get_compact(const uint8_t *head, struct weft__header *header);
+void weft__wire_get_compact_record(const uint8_t *head, struct weft__record *record);
+
+/* The session id of what weft__wire_get_bundled() has found, of either form. */
+uint64_t weft__wire_peek_session(const uint8_t *frame);
+
+enum weft__bundled {
+	WEFT__BUNDLED_BAD = -1, /* no frame, or one that is shorter than a header or longer than the contents */
+	WEFT__BUNDLED_END,
+	WEFT__BUNDLED_FRAME,
+	WEFT__BUNDLED_COMPACT, /* a message in the compact form: its head, and its bytes */
+};
+
+/* Reads where the next of what the contents of a BUNDLE hold lies, and moves *at beyond it. */
+enum weft__bundled weft__wire_get_bundled(const uint8_t *from, size_t len, size_t *at, const uint8_t **frame,
+					  size_t *frame_len);
 
 #endif

@@ -17,6 +17,9 @@
 
 static struct party *a, *b;
 static weft_peer peers[SESSIONS];
+/* Whether messages go straight into bundles, in the compact form, as they do where several had to
+ * leave in the turn before. */
+static bool busy;
 /* What becomes of each session's message; some end when the test is over. */
 static struct fate fates[SESSIONS];
 
@@ -37,6 +40,36 @@ static void begin(const struct weft_node_opts *opts, int sessions)
 	for (int i = 0; i < sessions; i++)
 		peers[i] = meet(a, b);
 	nodes_pass(QUIET_MS);
+	a->node->routes->is_busy = b->node->routes->is_busy = busy;
+}
+
+static int setup(void **state)
+{
+	busy = false;
+	return nodes_setup(state);
+}
+
+static int setup_busy(void **state)
+{
+	busy = true;
+	return nodes_setup(state);
+}
+
+#define plain(fn) cmocka_unit_test_setup_teardown(fn, setup, nodes_teardown)
+/* A test of both forms. */
+#define both(fn)                                                                                   \
+	cmocka_unit_test_setup_teardown(fn, setup, nodes_teardown),                                \
+	{                                                                                          \
+#fn "_busy", fn, setup_busy, nodes_teardown, NULL                                  \
+	}
+
+/* The first one left at once, and so by itself. */
+static void check_form(void)
+{
+	for (int i = 0; i < SESSIONS; i++) {
+		const struct weft__peer *peer = weft__peer_find(a->node, peers[i]);
+		assert_int_equal(peer->bundle > 0, busy && i > 0);
+	}
 }
 
 /* The same on nets that take one operation a peer: what does not go with the first one waits. */
@@ -89,6 +122,7 @@ static void sessions_share_a_message(void **state)
 	nodes_until(&fates[SESSIONS - 1].replies, 1);
 	nodes_pass(QUIET_MS);
 	check_fates();
+	check_form();
 	struct weft_node_stats after = party_stats(a), theirs = party_stats(b);
 	assert_in_range(after.frames_sent - before.frames_sent, SESSIONS, 2 * SESSIONS);
 	assert_in_range(after.bundles_sent, 1, 2);
@@ -203,6 +237,8 @@ static void rounds(void **state)
 			nodes_until(&fates[i].sent, 1);
 		check_fates();
 	}
+	/* Answers tell acknowledgement and credit: hardly a frame says nothing else. */
+	assert_in_range(party_stats(b).frames_sent, 300 * SESSIONS, 310 * SESSIONS);
 	assert_in_range(party_stats(a).bundles_sent, 300, 1000);
 	assert_int_equal(a->closed + b->closed, 0);
 	nodes_check_budgets();
@@ -239,6 +275,27 @@ static void only_where_it_is_agreed(void **state)
 	nodes_pass(QUIET_MS);
 	check_fates();
 	assert_int_equal(party_stats(a).bundles_sent + party_stats(b).bundles_sent, 0);
+}
+
+/* The compact form by itself. */
+static void the_compact_form_where_it_is_agreed(void **state)
+{
+	(void)state;
+	memset(fates, 0, sizeof(fates));
+	a = party_open(NULL);
+	b = party_open(NULL);
+	b->node->features &= ~WEFT__FEATURE_COMPACT;
+	for (int i = 0; i < SESSIONS; i++)
+		peers[i] = meet(a, b);
+	nodes_pass(QUIET_MS);
+	a->node->routes->is_busy = true;
+	b->on_message = echo;
+	ask_all(5);
+	nodes_until(&b->messages, SESSIONS);
+	nodes_pass(QUIET_MS);
+	check_fates();
+	check_form();
+	assert_true(party_stats(a).bundles_sent > 0);
 }
 
 /* As many as fit; what is longer than half a frame goes by itself. */
@@ -470,6 +527,7 @@ static void a_bundle_breaks(void **state)
 	assert_int_equal(weft_peer_send(a->node, apart, &send), 0);
 	nodes_until(&other.sent, 1);
 	assert_int_equal(other.sent_status, 0);
+	nodes_pass(10);
 	assert_int_equal(a->node->frames.counted, 0);
 }
 
@@ -522,10 +580,23 @@ static void bundle_add(enum weft__frame_type type, uint64_t session, uint32_t nu
 	bundle_len += weft__bundled_room(WEFT__HEADER_LEN + len);
 }
 
+static void bundle_add_compact(uint64_t session, uint32_t number, const void *data, size_t len)
+{
+	const struct weft__header header = {.session = session, .number = number, .credit = 100};
+	uint8_t *head = bundle + bundle_len;
+	memcpy(weft__wire_put_compact(head, (uint32_t)len, 0), data, len);
+	weft__wire_put_compact_header(head, &header);
+	bundle_len += weft__compact_room(len);
+}
+
 static void bundle_add_text(uint64_t session, uint32_t number, uint32_t id, const char *text)
 {
 	uint8_t body[64] = {0};
 	size_t len = strlen(text);
+	if (busy) {
+		bundle_add_compact(session, number, text, len);
+		return;
+	}
 	uint8_t *to = weft__wire_put_record(body, id, 0, (uint32_t)len);
 	for (size_t i = 0; i < len; i++)
 		to[i] = (uint8_t)text[i];
@@ -646,6 +717,112 @@ static void a_bundle_that_is_malformed(void **state)
 	assert_int_equal(a->closed, 0);
 }
 
+/* The same of a message in the compact form. */
+static void a_compact_message_that_is_malformed(void **state)
+{
+	uint64_t ids[2];
+	(void)state;
+	begin_with_stranger(ids);
+	uint64_t before = party_stats(a).drop_malformed;
+	bundle_begin();
+	bundle_add_compact(ids[0], 1, "good", 4);
+	size_t second = bundle_len;
+	bundle_add_compact(ids[1], 1, "lost", 4);
+	bundle[second] = 9;
+	raw_send(&raw, bundle, bundle_len);
+	bundle[second + 2] = 0xff;
+	raw_send(&raw, bundle, bundle_len);
+	raw_send(&raw, bundle, second + 31);
+	nodes_pass(20);
+	assert_int_equal(a->messages, 1);
+	assert_string_equal(a->text, "good");
+	assert_int_equal(party_stats(a).drop_malformed, before + 3);
+	assert_int_equal(party_stats(a).drop_duplicate, 2);
+	assert_int_equal(a->closed, 0);
+}
+
+/* Its sender breaks the protocol where a frame's would. */
+static void a_compact_message_that_may_not_be(void **state)
+{
+	uint64_t ids[2];
+	uint8_t body[WEFT__RECORD_LEN + 8] = {0};
+	(void)state;
+	begin_with_stranger(ids);
+	weft__peer_find(a->node, a->peer)->s.credit.granted += 4;
+	a->node->pool.out += 4;
+	a->node->pool.borrowed += 4;
+	a->node->opts.max_message = 100;
+	/* Longer than is taken. */
+	uint8_t text[101] = "";
+	bundle_begin();
+	bundle_add_compact(ids[0], 1, text, sizeof(text));
+	/* Between the parts of a message. */
+	weft__wire_put_record(body, 1, 0, 8);
+	weft__wire_put_rest(body, 8);
+	bundle_add(WEFT__DATA, ids[1], 1, body, sizeof(body));
+	bundle_add_compact(ids[1], 2, "between", 7);
+	raw_send(&raw, bundle, bundle_len);
+	nodes_until(&a->closed, 2);
+	assert_int_equal(a->end.reason, WEFT_REASON_PROTOCOL);
+	assert_int_equal(a->messages, 0);
+}
+
+/* Whose each message of a bundle is, is kept for so many. */
+static void more_than_are_kept_of_one(void **state)
+{
+	enum { MANY = WEFT__SPACE_NOTES + 50 };
+	static weft_peer many[MANY];
+	static struct fate ends[MANY];
+	(void)state;
+	memset(ends, 0, sizeof(ends));
+	a = party_open(NULL);
+	b = party_open(NULL);
+	for (int i = 0; i < MANY; i++)
+		many[i] = meet(a, b);
+	nodes_pass(QUIET_MS);
+	struct weft__route *route = a->node->routes;
+	route->is_busy = true;
+	uint64_t before = party_stats(a).bundles_sent;
+	for (int i = 0; i < MANY; i++) {
+		struct weft_send send = telling(NULL, 0, &ends[i]);
+		assert_int_equal(weft_peer_send(a->node, many[i], &send), 0);
+	}
+	assert_int_equal(party_stats(a).bundles_sent, before + 1);
+	nodes_until(&b->messages, MANY);
+	assert_int_equal(weft__peer_find(a->node, many[WEFT__SPACE_NOTES])->bundle, 1);
+	assert_int_equal(weft__peer_find(a->node, many[MANY - 1])->bundle, 2);
+	nodes_pass(QUIET_MS);
+	for (int i = 0; i < MANY; i++)
+		assert_int_equal(ends[i].sent_status, 0);
+	assert_int_equal(a->closed + b->closed, 0);
+}
+
+/* A session that sends several in a turn fills frames with them, after the first one. */
+static void several_of_a_session_share_a_frame(void **state)
+{
+	(void)state;
+	busy = true;
+	begin(NULL, 2);
+	struct weft__peer *peer = weft__peer_find(a->node, peers[1]);
+	assert_int_equal(say(a, peers[0], "under way", NULL), 0);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(say(a, peers[1], "one of several", NULL), 0);
+	assert_int_equal(peer->bundle, 1);
+	assert_int_equal(peer->s.tx_queued, peer->s.tx_number + 1);
+	nodes_until(&b->messages, 4);
+	/* Now it does so from the first one on, until it has a single one to say. */
+	nodes_pass(QUIET_MS);
+	for (int round = 0; round < 2; round++) {
+		a->node->routes->is_busy = true;
+		assert_int_equal(say(a, peers[0], "under way", NULL), 0);
+		assert_int_equal(say(a, peers[1], "one of one", NULL), 0);
+		assert_int_equal(peer->bundle > 1, round > 0);
+		nodes_until(&b->messages, 6 + 2 * round);
+		nodes_pass(QUIET_MS);
+	}
+	assert_int_equal(a->closed + b->closed, 0);
+}
+
 /* Without memory for what is in it, its sessions end as if it had been lost, and no other one. */
 static void without_memory(void **state)
 {
@@ -674,28 +851,33 @@ static void without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		nodes_test(sessions_share_a_message),
-		nodes_test(answers_share_a_message),
-		nodes_test(answers_share_a_frame),
-		nodes_test(news_for_a_third_do_not_wait),
-		nodes_test(rounds),
-		nodes_test(one_session_has_nobody_to_share_with),
-		nodes_test(only_where_it_is_agreed),
-		nodes_test(as_many_as_fit),
-		nodes_test(not_longer_than_the_other_side_takes),
-		nodes_test(the_shortest_of_all_counts),
-		nodes_test(a_long_one_keeps_its_turn),
-		nodes_test(messages_of_a_bundle_are_held),
-		nodes_test(a_net_without_room),
-		nodes_test(sessions_end_while_they_wait),
-		nodes_test(a_node_ends_while_they_wait),
-		nodes_test(a_bundle_breaks),
-		nodes_test(a_bundle_is_refused),
-		nodes_test(what_harms_nobody_else),
-		nodes_test(one_ends_and_the_other_goes_on),
-		nodes_test(early_ones_are_kept),
-		nodes_test(a_bundle_that_is_malformed),
-		nodes_test(without_memory),
+		both(sessions_share_a_message),
+		both(answers_share_a_message),
+		plain(answers_share_a_frame),
+		plain(news_for_a_third_do_not_wait),
+		both(rounds),
+		plain(one_session_has_nobody_to_share_with),
+		plain(only_where_it_is_agreed),
+		both(as_many_as_fit),
+		both(not_longer_than_the_other_side_takes),
+		plain(the_shortest_of_all_counts),
+		both(a_long_one_keeps_its_turn),
+		both(messages_of_a_bundle_are_held),
+		both(a_net_without_room),
+		both(sessions_end_while_they_wait),
+		both(a_node_ends_while_they_wait),
+		both(a_bundle_breaks),
+		both(a_bundle_is_refused),
+		both(what_harms_nobody_else),
+		both(one_ends_and_the_other_goes_on),
+		both(early_ones_are_kept),
+		plain(a_bundle_that_is_malformed),
+		plain(a_compact_message_that_is_malformed),
+		plain(a_compact_message_that_may_not_be),
+		plain(more_than_are_kept_of_one),
+		plain(several_of_a_session_share_a_frame),
+		plain(the_compact_form_where_it_is_agreed),
+		both(without_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

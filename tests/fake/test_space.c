@@ -104,7 +104,9 @@ static void spoilt(void **state)
 	one = weft__space_take(&spaces, true);
 	assert_non_null(one);
 	assert_int_equal(buffers(), 2);
-	assert_int_equal(weft__spaces_memory(&spaces), memory + FRAME_SIZE + sizeof(*one));
+	assert_int_equal(weft__spaces_memory(&spaces),
+			 memory + FRAME_SIZE + sizeof(*one) +
+				 WEFT__SPACE_NOTES * sizeof(*one->notes));
 	memset(one->data, 0, FRAME_SIZE);
 	weft__space_give(&spaces, one, false);
 	assert_ptr_equal(weft__space_take(&spaces, true), one);

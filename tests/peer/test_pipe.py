@@ -10,7 +10,7 @@ import subprocess
 import unittest
 
 import weftpeer
-from weftpeer import decode, encode
+from weftpeer import decode, decode_part, encode, encode_part
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PIPE = os.environ.get("WEFT_PIPE", os.path.join(TOP, "build", "tests", "pipe"))
@@ -61,9 +61,9 @@ class PipeTest(unittest.TestCase):
         self.assertEqual(encode(message).hex(), data.hex())
         parts = message.get("bundled", [data])
         self.bundled += len(message.get("bundled", []))
-        frames = [decode(part) for part in parts]
+        frames = [decode_part(part) for part in parts]
         self.frames += frames
-        self.assertEqual([encode(frame) for frame in frames], parts)
+        self.assertEqual([encode_part(frame) for frame in frames], parts)
         others = [self.second is not None and frame["header.session"] == self.second.hello["session"]
                   for frame in frames]
         for peer, which in (self.peer, False), (self.second, True):
@@ -199,16 +199,19 @@ class PipeTest(unittest.TestCase):
         self.second.connect(self.now)
         self.run_until(lambda: sum(event.startswith("opened 0 ") for event in self.events) == 2)
         both = ("one", self.peer), ("two", self.second)
+        wanted = {self.peer: [], self.second: []}
         for i in range(20):
-            # Two each, since the first answer of all leaves at once, and so alone.
-            texts = {peer: [f"{name} {i} {part} ".encode() + b"x" * i * 10 for part in "ab"] for name, peer in both}
-            for peer, questions in texts.items():
-                for question in questions:
+            # At first two each, since the first answer of all leaves at once, and so alone; then a single one, which
+            # the library answers in the compact form.
+            for name, peer in both:
+                for part in "ab" if i < 10 else "a":
+                    question = f"{name} {i} {part} ".encode() + b"x" * i * 10
                     peer.send(question)
-            self.run_until(lambda: all(self.texts(peer)[2 * i:] == [question + b"!" for question in questions]
-                                       for peer, questions in texts.items()))
+                    wanted[peer].append(question + b"!")
+            self.run_until(lambda: all(self.texts(peer) == answers for peer, answers in wanted.items()))
         self.assertEqual([(peer.state, peer.dropped) for _, peer in both], [("open", 0)] * 2)
         self.assertGreater(min(self.bundled // 2, self.bundles_sent), 10)
+        self.assertIn("COMPACT", [frame["type"] for frame in self.frames])
         # The library closes the session that was the last to open, and this side the other one.
         self.ask("C")
         self.run_until(lambda: self.second.state == "gone" and self.told(f"^closed {weftpeer.CLOSED} "))

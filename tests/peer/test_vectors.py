@@ -17,6 +17,13 @@ class VectorTest(unittest.TestCase):
             with self.subTest(vector.name):
                 self.assertEqual(weftpeer.decode(vector.frame), vector.fields)
 
+    def test_parts(self):
+        for vector in self.each("parts"):
+            with self.subTest(vector.name):
+                self.assertEqual(weftpeer.decode_part(vector.frame), vector.fields)
+                self.assertEqual(weftpeer.encode_part(vector.fields).hex(" "), vector.frame.hex(" "))
+                self.assertRaises(weftpeer.Malformed, weftpeer.decode, vector.frame)
+
     def test_written(self):
         for vector in self.each("frames"):
             with self.subTest(vector.name):
@@ -46,7 +53,7 @@ class VectorTest(unittest.TestCase):
                     ends |= {at + 16 + len(message), padded}
                     at = padded
                 for bundled in vector.fields.get("bundled", []):
-                    at += (8 + len(bundled) + 7) // 8 * 8
+                    at += weftpeer.bundled_room(bundled)
                     ends.add(at)
                 for length in range(len(vector.frame)):
                     try:

@@ -10,11 +10,13 @@ import os
 import re
 import sys
 
+from weftpeer import is_compact
+
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PAGE = os.path.join(TOP, "doc", "protocol.md")
 
 # fields: name -> int, bytes, or for "records" a list of (id, reply_to, bytes, rest), for "bundled" a list of frames.
-# kind: "frames", "read" or "malformed".
+# kind: "parts", "frames", "read" or "malformed".
 Vector = collections.namedtuple("Vector", "name kind fields frame why")
 
 # What of each type of frame is where in the C table: all but the header, "records" and "bundled", which are by
@@ -36,6 +38,7 @@ CONTENTS = {
     "CLOSE": ("farewell", ["reason", "code", "text"]),
     "CLOSED": (None, []),
     "BUNDLE": (None, ["bundled"]),
+    "COMPACT": (None, ["reply_to", "text"]),
 }
 BYTES = {"addr", "provider", "text"}
 
@@ -115,11 +118,12 @@ def load(path=PAGE):
         page = file.read()
     page = section(page, "## Vectors")
     good = {}
-    all_of_them = [*frames(section(page, "### Frames"), "frames", good)]
+    all_of_them = [*frames(section(page, "### Parts"), "parts", good)]
+    all_of_them += frames(section(page, "### Frames"), "frames", good)
     all_of_them += frames(section(page, "### Read,"), "read", good)
     all_of_them += malformed(section(page, "### Malformed"), good)
     by_name = {vector.name: vector for vector in all_of_them}
-    missing = set(CONTENTS) - {vector.fields["type"] for vector in all_of_them if vector.kind == "frames"}
+    missing = set(CONTENTS) - {vector.fields["type"] for vector in all_of_them if vector.kind in ("parts", "frames")}
     if missing or len(by_name) != len(all_of_them) or all_of_them[-1].kind != "malformed":
         raise ValueError(f"no frame of the types {missing}, or two of one name, or nothing malformed")
     return by_name
@@ -159,7 +163,8 @@ def c_vector(vector):
     if vector.fields is not None:
         fields = vector.fields
         header = [f".{name.removeprefix('header.')} = {c_number(fields[name])}" for name in HEADER[1:]]
-        yield f"\t .header = {{.version = 1, .type = WEFT__{fields['type']}, {', '.join(header)}}},"
+        kind = "DATA" if fields["type"] == "COMPACT" else fields["type"]
+        yield f"\t .header = {{.version = 1, .type = WEFT__{kind}, {', '.join(header)}}},"
         struct, names = CONTENTS[fields["type"]]
         if struct is not None:
             yield f"\t .{struct} = {{{', '.join(c_contents(fields, names))}}},"
@@ -169,8 +174,13 @@ def c_vector(vector):
                                 for number, reply_to, data, rest in fields["records"])
             yield (f"\t .records = (const struct weft__record[]){{{records}}}, "
                    f".record_count = {len(fields['records'])}, .padded = {fields['padded']},")
+        if fields["type"] == "COMPACT":
+            yield (f"\t .records = (const struct weft__record[]){{{{.reply_to = {fields['reply_to']:#x}u, "
+                   f".len = {len(fields['text'])}, .data = (const uint8_t *){c_string(fields['text'])}}}}}, "
+                   ".record_count = 1,")
         if fields["type"] == "BUNDLE":
-            bundled = ", ".join(f"{{(const uint8_t[]){c_bytes(frame)}, {len(frame)}}}" for frame in fields["bundled"])
+            bundled = ", ".join(f"{{(const uint8_t[]){c_bytes(part)}, {len(part)}, {int(is_compact(part))}}}"
+                                for part in fields["bundled"])
             yield (f"\t .bundled = (const struct vector_bundled[]){{{bundled}}}, "
                    f".bundled_count = {len(fields['bundled'])},")
     yield "\t},"
@@ -181,6 +191,7 @@ def header(vectors):
 #include "wire.h"
 
 enum vector_kind {
+	VECTOR_PARTS,     /* a part of a bundle that is no frame */
 	VECTOR_FRAMES,    /* read and written */
 	VECTOR_READ,      /* read, but written otherwise */
 	VECTOR_MALFORMED, /* refused */
@@ -189,6 +200,7 @@ enum vector_kind {
 struct vector_bundled {
 	const uint8_t *frame;
 	size_t len;
+	bool is_compact;
 };
 
 struct vector {

@@ -5,7 +5,8 @@ It is transport-agnostic: frames go in with Peer.receive() and come out of Peer.
 milliseconds. Of the protocol it lacks OFFER and GRANT, which it does not offer either.
 
 A frame in Python is a dict with the names that the vectors have: "type" as in "DATA", "flags", "header.session",
-"number", "ack", "credit", "returned", and the fields of its contents. What a BUNDLE holds is left as bytes.
+"number", "ack", "credit", "returned", and the fields of its contents. What a BUNDLE holds is left as bytes. A message
+in the compact form, which is found in one only, is such a dict too, of the type "COMPACT".
 """
 import collections
 import ipaddress
@@ -20,7 +21,8 @@ NOT_BUNDLED = {"CONNECT", "ACCEPT", "REJECT", "BUNDLE"}
 VERSION = 1
 ACK_NOW = 1
 BUNDLES = 8
-FEATURES = BUNDLES  # that this side knows
+COMPACTS = 16
+FEATURES = BUNDLES | COMPACTS  # that this side knows
 
 CLOSED, SHUTDOWN, REFUSED, BAD_VERSION, BAD_FEATURE, TOO_MANY, MEMORY, NOT_KNOWN = range(1, 9)
 BROKEN, LOST, NO_ANSWER, SILENT, RESTARTED, FABRIC, BAD_ADDRESS = range(9, 16)
@@ -41,6 +43,8 @@ GRANT = struct.Struct("<IIQII")
 ABORT = struct.Struct("<IBBH")
 PING = struct.Struct("<QQ")
 BUNDLED = struct.Struct("<II")
+COMPACT = struct.Struct("<IIQIIII")
+IS_COMPACT = 2 ** 31
 
 
 class Malformed(ValueError):
@@ -191,24 +195,64 @@ def get_ping(data):
     return {"session": session, "instance": instance, **address}
 
 
-def bundled_room(data):
-    """How many bytes a frame takes in a BUNDLE."""
-    return (BUNDLED.size + len(data) + 7) // 8 * 8
+def is_compact(part):
+    """Whether a part of a BUNDLE is a message in the compact form. If not, it is a frame."""
+    return len(part) >= COMPACT.size and COMPACT.unpack_from(part)[0] & IS_COMPACT != 0
+
+
+def bundled_room(part):
+    """How many bytes a part takes in a BUNDLE."""
+    return ((0 if is_compact(part) else BUNDLED.size) + len(part) + 7) // 8 * 8
 
 
 def unbundle(data):
-    """Yields the frames in the contents of a BUNDLE. Raises Malformed when it comes to what is none."""
+    """Yields the parts in the contents of a BUNDLE. Raises Malformed when it comes to what is none."""
     at = 0
     while at < len(data) or at == 0:
         length, _ = unpack(BUNDLED, data, at)
-        frame = data[at + BUNDLED.size:at + BUNDLED.size + length]
-        at += (BUNDLED.size + length + 7) // 8 * 8
-        check(length >= HEADER.size and at <= len(data), "shorter than a header, or longer than the bundle")
-        yield frame
+        if length & IS_COMPACT:
+            part = data[at:at + COMPACT.size + length % 2 ** 24]
+            least = COMPACT.size + length % 2 ** 24
+        else:
+            part = data[at + BUNDLED.size:at + BUNDLED.size + length]
+            least = max(length, HEADER.size)
+        check(len(part) >= least, "shorter than a header, or longer than the bundle")
+        at += bundled_room(part)
+        check(at <= len(data), "not padded")
+        yield part
 
 
 def put_bundle(frame):
-    return b"".join(BUNDLED.pack(len(part), 0) + part + bytes(-len(part) % 8) for part in frame["bundled"])
+    return b"".join((b"" if is_compact(part) else BUNDLED.pack(len(part), 0)) + part + bytes(-len(part) % 8)
+                    for part in frame["bundled"])
+
+
+def decode_part(part):
+    """Takes apart what unbundle() has found."""
+    if not is_compact(part):
+        return decode(part)
+    word, reply_to, session, number, ack, credit, returned = COMPACT.unpack_from(part)
+    return {"type": "COMPACT", "flags": word >> 24 & 0x7f, "header.session": session, "number": number, "ack": ack,
+            "credit": credit, "returned": returned, "reply_to": reply_to, "text": part[COMPACT.size:]}
+
+
+def encode_part(frame):
+    if frame["type"] != "COMPACT":
+        return encode(frame)
+    return COMPACT.pack(IS_COMPACT | frame["flags"] << 24 | len(frame["text"]), frame["reply_to"],
+                        frame["header.session"], frame["number"], frame["ack"], frame["credit"],
+                        frame["returned"]) + frame["text"]
+
+
+def as_data(compact):
+    """The DATA frame that a message in the compact form stands for. The id None is the next one."""
+    return {**compact, "type": "DATA", "records": [(None, compact["reply_to"], compact["text"], 0)]}
+
+
+def as_compact(frame):
+    """The opposite, of one with a single whole message, which is not the last part of one either."""
+    (_, reply_to, message, _), = frame["records"]
+    return {**frame, "type": "COMPACT", "reply_to": reply_to, "text": message}
 
 
 def get_nothing(data):
@@ -317,6 +361,7 @@ class Peer:
         self.out = []             # bytes to be sent
         self.queue = collections.deque()    # messages to be sent: Outgoing
         self.unacked = collections.deque()  # (number of a frame, id of a message that ends in it or None) of those sent
+        self.in_parts = set()     # ids of messages that went in parts
         self.budget, self.hold = budget, hold
         self.reserved = 0         # bytes of the budget, for the message that is arriving and those held
         self.arriving = None      # [id, reply_to, length, bytes so far] of a message in parts
@@ -441,14 +486,23 @@ class Peer:
         groups = []  # [frames, whether they are in a bundle]
         for data in frames:
             kind = decode_header(data)[0]["type"]
+            if kind == "DATA":
+                data = self._maybe_compact(data)
             left = self.theirs["max_frame"] - HEADER.size - bundled_room(data)
             may = kind not in NOT_BUNDLED and left >= 0 and self.random.random() < self.bundle
             if may and groups and groups[-1][1] and sum(map(bundled_room, groups[-1][0])) <= left:
                 groups[-1][0].append(data)
             else:
-                groups.append([[data], may])
+                groups.append([[data], may or is_compact(data)])
         return [encode({"type": "BUNDLE", "bundled": bundled}) if is_bundle else bundled[0]
                 for bundled, is_bundle in groups]
+
+    def _maybe_compact(self, data):
+        """The same DATA in the compact form, where it may have it, as chance decides."""
+        frame = decode(data)
+        agreed = self.theirs["features"] & self.hello["features"] & COMPACTS
+        one = len(frame["records"]) == 1 and frame["records"][0][0] not in self.in_parts
+        return encode_part(as_compact(frame)) if agreed and one and self.random.random() < self.bundle else data
 
     def _put(self, kind, flags=0, **contents):
         self.told, self.told_credit, self.owes = self.taken, self._allowed(), False
@@ -482,6 +536,7 @@ class Peer:
         if self.random.random() < 0.25:
             room = self.random.randrange(RECORD.size + 1, room + 1)
         record = out.part(room)
+        self.in_parts.add(out.number)
         if out.is_done():
             self.queue.popleft()
         self.unacked.append((self.number, out.number if out.is_done() and not out.given_up else None))
@@ -523,7 +578,10 @@ class Peer:
                 self._receive(data, now)
                 return
             for part in unbundle(contents):
-                self._receive(part, now, NOT_BUNDLED)
+                if is_compact(part):
+                    self._take(as_data(decode_part(part)), now)
+                else:
+                    self._receive(part, now, NOT_BUNDLED)
         except Malformed:
             self.dropped += 1
 
@@ -542,6 +600,9 @@ class Peer:
         except Malformed:
             self.dropped += 1
             return
+        self._take(frame, now)
+
+    def _take(self, frame, now):
         if frame["type"] == "CONNECT":
             self._on_connect(frame, now)
         elif frame["header.session"] == self.hello["session"] and self.state not in (None, "gone"):
@@ -705,6 +766,7 @@ class Peer:
     def _on_record(self, record, is_alone):
         """Takes a message or a part of one. Returns 0, or why the session is at its end."""
         number, reply_to, message, rest = record
+        number = next_id(self.last_id_seen) if number is None else number
         is_part = rest != 0 or self.arriving is not None
         if self.arriving is None or not self.arriving[3]:
             self.last_id_seen = next_id(self.last_id_seen)
