@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Several frames in one libfabric message. Calls frame, transmit, life, session, wire. */
+/* Several frames in one libfabric message. Calls frame, peer, transmit, life, session, wire. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -128,6 +128,7 @@ static struct weft__sframe *begin(struct weft_node *node, struct weft__route *ro
 	bundle->route = route;
 	TAILQ_INIT(&bundle->bundled);
 	bundle->limit = SIZE_MAX;
+	bundle->serial = ++route->serial;
 	bundle->messages = bundle->sealed = 0;
 	bundle->sealed_at = 0;
 	return bundle;
@@ -153,9 +154,20 @@ static struct weft__sframe *open_bundle(const struct weft__route *route)
 	return last && !last->peer ? last : NULL;
 }
 
+/* The first frame of a turn tells how it was in the last one. */
+static void keep_turn(const struct weft_node *node, struct weft__route *route)
+{
+	if (route->turn == node->turns)
+		return;
+	route->turn = node->turns;
+	route->is_busy = route->frames > 1;
+	route->frames = 0;
+}
+
 void weft__bundle_add(struct weft_node *node, struct weft__sframe *frame)
 {
 	struct weft__sframe *bundle = open_bundle(frame->route);
+	keep_turn(node, frame->route);
 	frame->route->frames++;
 	if (bundle && put_frame(node, bundle, frame))
 		TAILQ_INSERT_TAIL(&bundle->bundled, frame, link);
@@ -163,12 +175,16 @@ void weft__bundle_add(struct weft_node *node, struct weft__sframe *frame)
 		wait(node, frame->route, frame);
 }
 
-/* Completes the heads of the messages that were put straight into a bundle. */
-static void seal(struct weft_node *node, struct weft__sframe *bundle)
+/*
+ * Completes the heads of the messages that were put straight into a bundle, up to one of the peer
+ * `until`, if it is not 0.
+ */
+static void seal(struct weft_node *node, struct weft__sframe *bundle, weft_peer until)
 {
 	const uint8_t *contents = bundle->data + WEFT__HEADER_LEN, *found;
 	size_t len;
-	while (bundle->sealed < bundle->messages) {
+	while (bundle->sealed < bundle->messages &&
+	       (until == 0 || bundle->space->notes[bundle->sealed] != until)) {
 		uint8_t *head = bundle->data + WEFT__HEADER_LEN + bundle->sealed_at;
 		struct weft__header header;
 		if (weft__wire_get_bundled(contents, bundle->len - WEFT__HEADER_LEN,
@@ -191,13 +207,15 @@ static void seal(struct weft_node *node, struct weft__sframe *bundle)
  * Of a session that sends several in a turn, a frame holds them in less. Where a destination had a
  * single frame in the last turn, the long space of a bundle is not worth while.
  */
-static bool may_be_compact(const struct weft__peer *peer, const struct weft__sframe *bundle,
-			   size_t len)
+static bool may_be_compact(const struct weft_node *node, const struct weft__peer *peer,
+			   const struct weft__sframe *bundle, size_t len)
 {
+	const uint32_t features = WEFT__FEATURE_BUNDLE | WEFT__FEATURE_COMPACT;
 	const struct weft__route *route = peer->route;
 	return route->sessions > 1 && (bundle || route->is_busy) &&
-	       (peer->s.features & WEFT__FEATURE_COMPACT) && TAILQ_EMPTY(&peer->queue) &&
-	       peer->records < 2 && !(bundle && peer->bundle == bundle->serial) &&
+	       (peer->s.features & features) == features && TAILQ_EMPTY(&peer->queue) &&
+	       peer->frames < node->frames.max_peer && peer->records < 2 &&
+	       !(bundle && peer->bundle == bundle->serial) &&
 	       weft__compact_room(len) <= peer->s.max_frame / 2 &&
 	       weft__session_may_send(&peer->s, true);
 }
@@ -207,7 +225,7 @@ static struct weft__sframe *bundle_for(struct weft_node *node, struct weft__peer
 				       struct weft__sframe *bundle, size_t room)
 {
 	struct weft__route *route = peer->route;
-	if (bundle && bundle->messages < WEFT__SPACE_NOTES &&
+	if (bundle && bundle->messages < node->frames.spaces.notes &&
 	    has_room(node, peer, bundle->len, room, &bundle->limit))
 		return bundle;
 	if (bundle)
@@ -222,7 +240,6 @@ static struct weft__sframe *bundle_for(struct weft_node *node, struct weft__peer
 		weft__sframe_give(node, bundle, false);
 		return NULL;
 	}
-	bundle->serial = ++route->serial;
 	wait(node, route, bundle);
 	return bundle;
 }
@@ -233,14 +250,17 @@ uint8_t *weft__bundle_message(struct weft_node *node, struct weft__peer *peer, u
 	size_t room = weft__compact_room(len);
 	struct weft__route *route = peer->route;
 	struct weft__sframe *bundle = open_bundle(route);
-	if (!may_be_compact(peer, bundle, len))
+	keep_turn(node, route);
+	if (!may_be_compact(node, peer, bundle, len))
 		return NULL;
 	bundle = bundle_for(node, peer, bundle, room);
 	if (!bundle)
 		return NULL;
-	/* What there is to tell of those before it is known by now, and still in the processor's
-	 * cache. */
-	seal(node, bundle);
+	/*
+	 * What there is to tell of those before it is known by now, and still in the processor's
+	 * cache; but of the peer whose message is being looked at, the credit is not free yet.
+	 */
+	seal(node, bundle, node->held.frame ? node->held.frame->peer : 0);
 	struct weft__session *s = &peer->s;
 	const struct weft__header header = {
 		.session = s->peer_id,
@@ -267,9 +287,11 @@ void weft__bundles_seal(struct weft_node *node)
 {
 	struct weft__route *route;
 	TAILQ_FOREACH (route, &node->routes_waiting, link) {
-		struct weft__sframe *bundle = open_bundle(route);
-		if (bundle)
-			seal(node, bundle);
+		struct weft__sframe *bundle;
+		TAILQ_FOREACH (bundle, &route->waiting, link) {
+			if (!bundle->peer)
+				seal(node, bundle, 0);
+		}
 	}
 }
 
@@ -311,7 +333,7 @@ static struct weft__sframe *take(struct weft_node *node, struct weft__route *rou
 		return bundle;
 	TAILQ_REMOVE(&route->waiting, frame, link);
 	if (!frame->peer)
-		seal(node, frame);
+		seal(node, frame, 0);
 	return frame;
 }
 
@@ -348,8 +370,6 @@ void weft__bundles_flush(struct weft_node *node)
 	struct weft__route *route = TAILQ_FIRST(&node->routes_waiting);
 	while (route) {
 		struct weft__route *next = TAILQ_NEXT(route, link);
-		route->is_busy = route->frames > 1;
-		route->frames = 0;
 		weft__bundle_flush(node, route);
 		route = next;
 	}

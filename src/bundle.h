@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bundles: frames of sessions between the same two nodes in one libfabric message. Calls frame, transmit, wire.
+ * Bundles: frames of sessions between the same two nodes in one libfabric message, and messages of theirs that are in
+ * no frame. Calls frame, peer, transmit, life, session, wire.
  */
 #ifndef WEFT_BUNDLE_H
 #define WEFT_BUNDLE_H
@@ -22,10 +23,11 @@ struct weft__route {
 	weft_dest dest;
 	uint32_t sessions;
 	uint32_t in_flight; /* libfabric messages of theirs; while there are any, it stays without a session */
-	uint32_t serial;    /* of the last bundle with messages in the compact form */
-	uint32_t frames;    /* that were to leave in this turn */
-	bool is_busy;       /* in the last turn with any there were several */
-	struct weft__sframes waiting; /* frames that leave at the end of the turn, as few messages */
+	uint32_t serial;    /* of the last bundle */
+	uint32_t turn;      /* the last one with a frame to leave, of the node's turns */
+	uint32_t frames;    /* that were to leave in it */
+	bool is_busy;       /* in the one with any before it there were several */
+	struct weft__sframes waiting; /* what leaves at the end of the turn: frames, and bundles, which have no peer */
 	bool is_waiting;
 	TAILQ_ENTRY(weft__route) link; /* of those with such frames */
 	UT_hash_handle by_dest;

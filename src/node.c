@@ -284,6 +284,7 @@ static int turn(struct weft_node *node, int timeout_ms)
 	if (!TAILQ_EMPTY(&node->owing) || !TAILQ_EMPTY(&node->lazy))
 		weft__peers_settle(node);
 	weft__bundles_flush(node);
+	node->turns++;
 	if (node->frames.posted < weft__rframes_wanted(node))
 		weft__rframes_post(node);
 	return ret;

@@ -50,6 +50,7 @@ struct weft__peer {
 	struct weft__slots unacked; /* in the order of frames */
 	struct weft__slots asking;  /* acknowledged, with an answer expected */
 	struct weft__rframes early; /* by number */
+	/* These do not count what was put straight into a bundle, whose end finds the peer by its handle. */
 	uint32_t frames;     /* of messages, queued and in flight: what counts in the send budget */
 	uint32_t in_flight;  /* of these, and CLOSE */
 	uint32_t operations; /* all that the net has for this peer */
@@ -116,6 +117,7 @@ struct weft_node {
 	bool in_callback;
 	atomic_bool closing;
 	int callbacks; /* run in this turn */
+	uint32_t turns;
 
 	struct weft__pool pool;
 	struct weft__frames frames;

@@ -4,8 +4,8 @@
 
 #include "space.h"
 
-/* A long space with its notes. */
-#define LONG_SIZE (sizeof(struct weft__space) + WEFT__SPACE_NOTES * sizeof(uint64_t))
+/* No message takes less of a long space. */
+#define MESSAGE_MIN 32
 #define SHEET_LEN ((size_t)WEFT__SHEET_SPACES * WEFT__SHORT_SPACE)
 
 void weft__spaces_init(struct weft__spaces *spaces, struct weft_net *net, size_t long_size,
@@ -14,6 +14,9 @@ void weft__spaces_init(struct weft__spaces *spaces, struct weft_net *net, size_t
 	*spaces = (struct weft__spaces){
 		.net = net,
 		.long_size = long_size,
+		.notes = long_size / MESSAGE_MIN < WEFT__SPACE_NOTES
+				 ? (uint32_t)(long_size / MESSAGE_MIN)
+				 : WEFT__SPACE_NOTES,
 		.sheets_kept = sheets_kept,
 	};
 	LIST_INIT(&spaces->long_free);
@@ -21,9 +24,15 @@ void weft__spaces_init(struct weft__spaces *spaces, struct weft_net *net, size_t
 	LIST_INIT(&spaces->sheets);
 }
 
+/* A long space with its notes. */
+static size_t long_struct(const struct weft__spaces *spaces)
+{
+	return sizeof(struct weft__space) + spaces->notes * sizeof(uint64_t);
+}
+
 static bool add_long(struct weft__spaces *spaces)
 {
-	struct weft__space *space = calloc(1, LONG_SIZE);
+	struct weft__space *space = calloc(1, long_struct(spaces));
 	if (!space)
 		return false;
 	if (weft_buf_alloc(spaces->net, spaces->long_size, &space->buf) < 0) {
@@ -135,7 +144,7 @@ void weft__space_give(struct weft__spaces *spaces, struct weft__space *space, bo
 
 size_t weft__spaces_memory(const struct weft__spaces *spaces)
 {
-	return spaces->long_count * (LONG_SIZE + spaces->long_size) +
+	return spaces->long_count * (long_struct(spaces) + spaces->long_size) +
 	       spaces->sheet_count * (sizeof(struct weft__sheet) + SHEET_LEN);
 }
 

@@ -18,6 +18,7 @@
 /* The length of a short one: any frame without messages, or some small ones. */
 #define WEFT__SHORT_SPACE 512
 #define WEFT__SHEET_SPACES 8
+/* The notes of a long one at most; there are fewer where it could not hold so many messages. */
 #define WEFT__SPACE_NOTES 256
 
 struct weft__space {
@@ -27,7 +28,7 @@ struct weft__space {
 	struct weft__sheet *sheet; /* NULL: it is long, and the buffer its own */
 	bool is_free; /* if it is short */
 	LIST_ENTRY(weft__space) link; /* of the free ones */
-	uint64_t *notes; /* of a long one, WEFT__SPACE_NOTES: for whoever uses it; else NULL */
+	uint64_t *notes; /* of a long one: for whoever uses it; else NULL */
 };
 
 LIST_HEAD(weft__space_list, weft__space);
@@ -43,6 +44,7 @@ struct weft__sheet {
 struct weft__spaces {
 	struct weft_net *net;
 	size_t long_size;
+	uint32_t notes; /* of each long one */
 	struct weft__space_list long_free, short_free;
 	LIST_HEAD(, weft__sheet) sheets; /* all */
 	uint32_t long_count;

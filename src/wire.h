@@ -210,7 +210,7 @@ void weft__wire_get_compact_record(const uint8_t *head, struct weft__record *rec
 uint64_t weft__wire_peek_session(const uint8_t *frame);
 
 enum weft__bundled {
-	WEFT__BUNDLED_BAD = -1, /* no frame, or one that is shorter than a header or longer than the contents */
+	WEFT__BUNDLED_BAD = -1, /* nothing, half a head, a frame shorter than a header, or one longer than the rest */
 	WEFT__BUNDLED_END,
 	WEFT__BUNDLED_FRAME,
 	WEFT__BUNDLED_COMPACT, /* a message in the compact form: its head, and its bytes */

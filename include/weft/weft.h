@@ -276,7 +276,7 @@ struct weft_node_stats {
 	uint64_t drop_refused;     /* answers that were not sent because there were too many */
 	uint64_t late_replies;     /* answers to messages whose deadline had passed */
 	uint64_t recv_errors;      /* receives that the provider ended with an error */
-	/* libfabric messages with several frames, which are counted above each by itself */
+	/* libfabric messages that hold frames, as a rule several, which are counted above each by itself */
 	uint64_t bundles_sent;
 	uint64_t bundles_received;
 };

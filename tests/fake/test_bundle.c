@@ -40,7 +40,8 @@ static void begin(const struct weft_node_opts *opts, int sessions)
 	for (int i = 0; i < sessions; i++)
 		peers[i] = meet(a, b);
 	nodes_pass(QUIET_MS);
-	a->node->routes->is_busy = b->node->routes->is_busy = busy;
+	/* As if two frames had left in the last turn. */
+	a->node->routes->frames = b->node->routes->frames = busy ? 2 : 0;
 }
 
 static int setup(void **state)
@@ -269,6 +270,7 @@ static void only_where_it_is_agreed(void **state)
 	b->node->features &= ~WEFT__FEATURE_BUNDLE;
 	for (int i = 0; i < SESSIONS; i++)
 		peers[i] = meet(a, b);
+	a->node->routes->frames = busy ? 2 : 0;
 	b->on_message = echo;
 	ask_all(5);
 	nodes_until(&b->messages, SESSIONS);
@@ -288,7 +290,7 @@ static void the_compact_form_where_it_is_agreed(void **state)
 	for (int i = 0; i < SESSIONS; i++)
 		peers[i] = meet(a, b);
 	nodes_pass(QUIET_MS);
-	a->node->routes->is_busy = true;
+	a->node->routes->frames = 2;
 	b->on_message = echo;
 	ask_all(5);
 	nodes_until(&b->messages, SESSIONS);
@@ -781,16 +783,17 @@ static void more_than_are_kept_of_one(void **state)
 		many[i] = meet(a, b);
 	nodes_pass(QUIET_MS);
 	struct weft__route *route = a->node->routes;
-	route->is_busy = true;
+	route->frames = 2;
 	uint64_t before = party_stats(a).bundles_sent;
+	uint32_t serial = route->serial;
 	for (int i = 0; i < MANY; i++) {
 		struct weft_send send = telling(NULL, 0, &ends[i]);
 		assert_int_equal(weft_peer_send(a->node, many[i], &send), 0);
 	}
 	assert_int_equal(party_stats(a).bundles_sent, before + 1);
 	nodes_until(&b->messages, MANY);
-	assert_int_equal(weft__peer_find(a->node, many[WEFT__SPACE_NOTES])->bundle, 1);
-	assert_int_equal(weft__peer_find(a->node, many[MANY - 1])->bundle, 2);
+	assert_int_equal(weft__peer_find(a->node, many[WEFT__SPACE_NOTES])->bundle, serial + 1);
+	assert_int_equal(weft__peer_find(a->node, many[MANY - 1])->bundle, serial + 2);
 	nodes_pass(QUIET_MS);
 	for (int i = 0; i < MANY; i++)
 		assert_int_equal(ends[i].sent_status, 0);
@@ -807,20 +810,151 @@ static void several_of_a_session_share_a_frame(void **state)
 	assert_int_equal(say(a, peers[0], "under way", NULL), 0);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(say(a, peers[1], "one of several", NULL), 0);
-	assert_int_equal(peer->bundle, 1);
+	uint32_t serial = peer->bundle;
+	assert_int_equal(serial, a->node->routes->serial);
 	assert_int_equal(peer->s.tx_queued, peer->s.tx_number + 1);
 	nodes_until(&b->messages, 4);
 	/* Now it does so from the first one on, until it has a single one to say. */
 	nodes_pass(QUIET_MS);
 	for (int round = 0; round < 2; round++) {
-		a->node->routes->is_busy = true;
+		a->node->routes->frames = 2;
 		assert_int_equal(say(a, peers[0], "under way", NULL), 0);
 		assert_int_equal(say(a, peers[1], "one of one", NULL), 0);
-		assert_int_equal(peer->bundle > 1, round > 0);
+		assert_int_equal(peer->bundle > serial, round > 0);
 		nodes_until(&b->messages, 6 + 2 * round);
 		nodes_pass(QUIET_MS);
 	}
 	assert_int_equal(a->closed + b->closed, 0);
+}
+
+/* Messages that leave at once, one after the other, are not several of a turn. */
+static void lone_ones_are_not_several(void **state)
+{
+	(void)state;
+	begin(NULL, 2);
+	for (int i = 1; i <= 5; i++) {
+		assert_int_equal(say(a, peers[0], "alone", NULL), 0);
+		nodes_until(&b->messages, i);
+		nodes_pass(5);
+	}
+	assert_int_equal(say(a, peers[0], "under way", NULL), 0);
+	assert_int_equal(say(a, peers[1], "waits", NULL), 0);
+	assert_false(a->node->routes->is_busy);
+	nodes_until(&b->messages, 7);
+}
+
+static weft_peer others[SESSIONS];
+static int told_others;
+
+static void echo_and_tell_another(struct party *party, const struct weft_msg *msg)
+{
+	echo(party, msg);
+	weft_peer other = others[SESSIONS / 2 + told_others++ % (SESSIONS / 2)];
+	assert_int_equal(say(party, other, "news", NULL), 0);
+}
+
+/* An answer waits for the end of its callback, to take the credit along, though others come behind
+ * it. */
+static void an_answer_takes_the_credit_along(void **state)
+{
+	(void)state;
+	a = party_open(NULL);
+	b = party_open(NULL);
+	for (int i = 0; i < SESSIONS; i++) {
+		peers[i] = meet(a, b);
+		others[i] = b->peer;
+	}
+	nodes_pass(QUIET_MS);
+	b->on_message = echo_and_tell_another;
+	told_others = 0;
+	uint64_t before = party_stats(b).frames_sent;
+	for (int round = 0; round < 50; round++) {
+		memset(fates, 0, sizeof(fates));
+		for (int i = 0; i < SESSIONS / 2; i++) {
+			struct weft_send send = asking("hello", 5, &fates[i]);
+			assert_int_equal(weft_peer_send(a->node, peers[i], &send), 0);
+		}
+		for (int i = 0; i < SESSIONS / 2; i++)
+			nodes_until(&fates[i].replies, 1);
+		nodes_pass(1);
+	}
+	const uint64_t messages = UINT64_C(2) * 50 * (SESSIONS / 2);
+	assert_in_range(party_stats(b).frames_sent - before, messages, messages + 3);
+}
+
+/* A bundle is full while the net has no room, and sessions end meanwhile. */
+static void full_and_without_room(void **state)
+{
+	static uint8_t data[FRAME_SIZE / 6];
+	(void)state;
+	busy = true;
+	begin_with_room_for_one();
+	fake_next("fi_send", &b->addr, 1, &(struct fake_fate){.outcome = FAKE_VANISH});
+	for (int i = 0; i < SESSIONS; i++) {
+		struct weft_send send = telling(data, sizeof(data), &fates[i]);
+		assert_int_equal(weft_peer_send(a->node, peers[i], &send), 0);
+	}
+	for (int half = 0; half < 2; half++) {
+		nodes_pass(10);
+		for (int i = 0; i < SESSIONS; i++)
+			say(a, peers[i], "more", NULL);
+		nodes_pass(10);
+		for (int i = half; i < SESSIONS; i += 2)
+			assert_int_equal(weft_peer_close(a->node, peers[i], 0), 0);
+	}
+	nodes_pass(20000);
+	for (int i = 0; i < SESSIONS; i++)
+		assert_int_equal(fates[i].sent, 1);
+	assert_null(a->node->routes);
+	assert_int_equal(a->node->frames.counted, 0);
+}
+
+/* Or the net refuses it for good, while the next message is being sent. */
+static void full_and_refused(void **state)
+{
+	static uint8_t data[FRAME_SIZE / 6];
+	int codes[SESSIONS];
+	(void)state;
+	busy = true;
+	begin(NULL, SESSIONS);
+	weft_dest dest = weft__peer_find(a->node, peers[0])->dest;
+	for (int i = 0; i < SESSIONS; i++) {
+		if (i == 2) {
+			for (int j = 0; j < SESSIONS; j++)
+				weft_net_remove_peer(a->node->net, dest);
+		}
+		struct weft_send send = telling(data, sizeof(data), &fates[i]);
+		codes[i] = weft_peer_send(a->node, peers[i], &send);
+		assert_true(codes[i] == 0 || codes[i] == -ENOTCONN);
+	}
+	nodes_pass(20000);
+	for (int i = 0; i < SESSIONS; i++)
+		assert_int_equal(fates[i].sent, codes[i] == 0);
+	assert_null(a->node->routes);
+	assert_int_equal(a->node->frames.counted, 0);
+	assert_int_equal(a->node->slots.used, 0);
+}
+
+/* All sessions end while bundles of theirs are under way, and the node is met again. */
+static void bundles_outlive_their_sessions(void **state)
+{
+	(void)state;
+	busy = true;
+	begin(NULL, SESSIONS);
+	for (int i = 0; i < 2; i++)
+		fake_next("fi_send", &b->addr, 1, &(struct fake_fate){.outcome = FAKE_VANISH});
+	ask_all(5);
+	weft_node_poll(a->node, 0);
+	assert_int_equal(a->node->routes->in_flight, 2);
+	for (int i = 0; i < SESSIONS; i++)
+		assert_int_equal(weft_peer_close(a->node, peers[i], 0), 0);
+	nodes_pass(20000);
+	assert_null(a->node->routes);
+	assert_int_equal(a->node->frames.counted, 0);
+	weft_peer again = meet(a, b);
+	int before = b->messages;
+	assert_int_equal(say(a, again, "again", NULL), 0);
+	nodes_until(&b->messages, before + 1);
 }
 
 /* Without memory for what is in it, its sessions end as if it had been lost, and no other one. */
@@ -857,7 +991,7 @@ int main(void)
 		plain(news_for_a_third_do_not_wait),
 		both(rounds),
 		plain(one_session_has_nobody_to_share_with),
-		plain(only_where_it_is_agreed),
+		both(only_where_it_is_agreed),
 		both(as_many_as_fit),
 		both(not_longer_than_the_other_side_takes),
 		plain(the_shortest_of_all_counts),
@@ -876,6 +1010,11 @@ int main(void)
 		plain(a_compact_message_that_may_not_be),
 		plain(more_than_are_kept_of_one),
 		plain(several_of_a_session_share_a_frame),
+		plain(lone_ones_are_not_several),
+		plain(an_answer_takes_the_credit_along),
+		plain(full_and_without_room),
+		plain(full_and_refused),
+		plain(bundles_outlive_their_sessions),
 		plain(the_compact_form_where_it_is_agreed),
 		both(without_memory),
 	};
