@@ -214,7 +214,7 @@ static bool may_be_compact(const struct weft_node *node, const struct weft__peer
 	const struct weft__route *route = peer->route;
 	return route->sessions > 1 && (bundle || route->is_busy) &&
 	       (peer->s.features & features) == features && TAILQ_EMPTY(&peer->queue) &&
-	       peer->frames < node->frames.max_peer && peer->records < 2 &&
+	       peer->frames < node->frames.max_peer && !peer->has_several &&
 	       !(bundle && peer->bundle == bundle->serial) &&
 	       weft__compact_room(len) <= peer->s.max_frame / 2 &&
 	       weft__session_may_send(&peer->s, true);

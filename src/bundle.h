@@ -18,6 +18,9 @@
 
 struct weft__peer;
 
+/* Messages in the compact form in one bundle at most; short frames may have room for fewer. */
+#define WEFT__BUNDLE_MESSAGES 256u
+
 /* What all sessions with one destination share. */
 struct weft__route {
 	weft_dest dest;

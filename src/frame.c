@@ -14,13 +14,16 @@
 void weft__frames_init(struct weft_node *node, uint32_t max, uint32_t max_peer)
 {
 	struct weft__frames *frames = &node->frames;
+	uint32_t messages = node->frame_size / WEFT__COMPACT_LEN;
+	if (messages > WEFT__BUNDLE_MESSAGES)
+		messages = WEFT__BUNDLE_MESSAGES;
 	*frames = (struct weft__frames){.max = max, .max_peer = max_peer};
 	TAILQ_INIT(&frames->free);
 	TAILQ_INIT(&frames->views);
 	SLIST_INIT(&frames->all);
 	SLIST_INIT(&frames->all_views);
 	TAILQ_INIT(&frames->spare);
-	weft__spaces_init(&frames->spaces, node->net, node->frame_size,
+	weft__spaces_init(&frames->spaces, node->net, node->frame_size, messages,
 			  (max + SPARE_KEPT) / WEFT__SHEET_SPACES);
 }
 

@@ -213,8 +213,7 @@ static void act(struct weft_node *node, struct weft__peer *peer, unsigned action
 		{WEFT__DO_CONFIRM, WEFT__WANT_CREDIT},	{WEFT__DO_PING, WEFT__WANT_PING},
 		{WEFT__DO_PONG, WEFT__WANT_PONG},	{WEFT__DO_CLOSED, WEFT__WANT_CLOSED},
 	};
-	for (size_t i = 0; (actions & WEFT__DO_SAY) && i < sizeof(frames) / sizeof(frames[0]);
-	     i++) {
+	for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++) {
 		if (!(actions & frames[i].action))
 			continue;
 		peer->wanted |= frames[i].control;

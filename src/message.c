@@ -385,7 +385,7 @@ static int find_room(struct weft_node *node, struct weft__peer *peer, size_t len
 	if (frame && frame->type == WEFT__DATA && !frame->out &&
 	    frame->len + room <= shared_limit(peer) &&
 	    weft__sframe_lengthen(node, frame, frame->len + room)) {
-		peer->records++;
+		peer->has_several = true;
 		*out = frame;
 		return 0;
 	}
@@ -401,7 +401,7 @@ static int find_room(struct weft_node *node, struct weft__peer *peer, size_t len
 	if (!frame)
 		return node->frames.counted >= node->frames.max ? -ENOBUFS : -ENOMEM;
 	frame->len = WEFT__HEADER_LEN;
-	peer->records = 1;
+	peer->has_several = false;
 	weft__transmit_queue(peer, frame, WEFT__DATA);
 	*out = frame;
 	return 0;

@@ -56,12 +56,12 @@ struct weft__peer {
 	uint32_t operations; /* all that the net has for this peer */
 	unsigned wanted, flying; /* WEFT__WANT_* */
 	uint32_t tx_id, rx_id;   /* of the last message */
-	uint32_t records;        /* in the last frame of small messages */
 	uint32_t bundle;         /* the serial of the last bundle with a message of its in the compact form */
 	/* Lists of the node's that it may be on; their links are here and below. */
 	bool is_dirty, is_owing, is_lazy, is_ending, is_blocked, is_half_open, is_starved;
 	bool close_queued; /* its CLOSE has a place in the order; no more messages are taken */
 	bool timer_on;
+	bool has_several; /* its last frame of small messages held more than one */
 	TAILQ_ENTRY(weft__peer) dirty, owing; /* lazy: by owing, on one of both */
 	int64_t lazy_ms;  /* when what is owed is told at the latest */
 	int64_t timer_ms; /* when its timer is due */

@@ -60,9 +60,6 @@ enum weft__action {
 	WEFT__DO_NUMBERED = 1 << 9,
 	WEFT__DO_REPLACE = 1 << 10,
 	WEFT__DO_DROP = 1 << 11, /* the event is not in the table: nothing has changed */
-	/* Those that ask for a frame without a place in the order. */
-	WEFT__DO_SAY = WEFT__DO_CONNECT | WEFT__DO_ACCEPT | WEFT__DO_CONFIRM | WEFT__DO_PING | WEFT__DO_PONG |
-		       WEFT__DO_CLOSED,
 };
 
 struct weft__session {

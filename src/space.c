@@ -4,19 +4,15 @@
 
 #include "space.h"
 
-/* No message takes less of a long space. */
-#define MESSAGE_MIN 32
 #define SHEET_LEN ((size_t)WEFT__SHEET_SPACES * WEFT__SHORT_SPACE)
 
 void weft__spaces_init(struct weft__spaces *spaces, struct weft_net *net, size_t long_size,
-		       uint32_t sheets_kept)
+		       uint32_t notes, uint32_t sheets_kept)
 {
 	*spaces = (struct weft__spaces){
 		.net = net,
 		.long_size = long_size,
-		.notes = long_size / MESSAGE_MIN < WEFT__SPACE_NOTES
-				 ? (uint32_t)(long_size / MESSAGE_MIN)
-				 : WEFT__SPACE_NOTES,
+		.notes = notes,
 		.sheets_kept = sheets_kept,
 	};
 	LIST_INIT(&spaces->long_free);

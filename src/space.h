@@ -18,8 +18,6 @@
 /* The length of a short one: any frame without messages, or some small ones. */
 #define WEFT__SHORT_SPACE 512
 #define WEFT__SHEET_SPACES 8
-/* The notes of a long one at most; there are fewer where it could not hold so many messages. */
-#define WEFT__SPACE_NOTES 256
 
 struct weft__space {
 	struct weft_buf *buf;
@@ -52,7 +50,9 @@ struct weft__spaces {
 	uint32_t sheets_kept; /* so many are kept for the next use, though all of it is free */
 };
 
-void weft__spaces_init(struct weft__spaces *spaces, struct weft_net *net, size_t long_size, uint32_t sheets_kept);
+/* notes: how many each long one has. */
+void weft__spaces_init(struct weft__spaces *spaces, struct weft_net *net, size_t long_size, uint32_t notes,
+		       uint32_t sheets_kept);
 
 /* Returns NULL without memory. */
 struct weft__space *weft__space_take(struct weft__spaces *spaces, bool is_long);

@@ -772,7 +772,7 @@ static void a_compact_message_that_may_not_be(void **state)
 /* Whose each message of a bundle is, is kept for so many. */
 static void more_than_are_kept_of_one(void **state)
 {
-	enum { MANY = WEFT__SPACE_NOTES + 50 };
+	enum { MANY = WEFT__BUNDLE_MESSAGES + 50 };
 	static weft_peer many[MANY];
 	static struct fate ends[MANY];
 	(void)state;
@@ -792,7 +792,7 @@ static void more_than_are_kept_of_one(void **state)
 	}
 	assert_int_equal(party_stats(a).bundles_sent, before + 1);
 	nodes_until(&b->messages, MANY);
-	assert_int_equal(weft__peer_find(a->node, many[WEFT__SPACE_NOTES])->bundle, serial + 1);
+	assert_int_equal(weft__peer_find(a->node, many[WEFT__BUNDLE_MESSAGES])->bundle, serial + 1);
 	assert_int_equal(weft__peer_find(a->node, many[MANY - 1])->bundle, serial + 2);
 	nodes_pass(QUIET_MS);
 	for (int i = 0; i < MANY; i++)

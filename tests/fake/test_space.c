@@ -6,6 +6,7 @@
 #include "nodes.h"
 #include "space.h"
 
+#define NOTES 100
 #define KEPT 2
 
 static struct weft_net *net;
@@ -16,7 +17,7 @@ static void begin(void)
 {
 	net = weft_node_net(party_open(NULL)->node);
 	before = net_stats(net).buffers;
-	weft__spaces_init(&spaces, net, FRAME_SIZE, KEPT);
+	weft__spaces_init(&spaces, net, FRAME_SIZE, NOTES, KEPT);
 }
 
 static uint64_t buffers(void)
@@ -105,9 +106,9 @@ static void spoilt(void **state)
 	assert_non_null(one);
 	assert_int_equal(buffers(), 2);
 	assert_int_equal(weft__spaces_memory(&spaces),
-			 memory + FRAME_SIZE + sizeof(*one) +
-				 WEFT__SPACE_NOTES * sizeof(*one->notes));
+			 memory + FRAME_SIZE + sizeof(*one) + NOTES * sizeof(*one->notes));
 	memset(one->data, 0, FRAME_SIZE);
+	memset(one->notes, 0xff, NOTES * sizeof(*one->notes));
 	weft__space_give(&spaces, one, false);
 	assert_ptr_equal(weft__space_take(&spaces, true), one);
 	weft__space_give(&spaces, one, true);
