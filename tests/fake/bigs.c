@@ -65,14 +65,6 @@ int send_big(struct party *from, weft_peer peer, struct expected *expected, uint
 	return ret;
 }
 
-void echo(struct party *party, const struct weft_msg *msg)
-{
-	struct weft_send send = WEFT_SEND_INIT;
-	send.data = msg->data;
-	send.len = msg->len;
-	assert_int_equal(weft_msg_reply(party->node, msg, &send), 0);
-}
-
 struct weft_buf *place;
 size_t place_off;
 

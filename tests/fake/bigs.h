@@ -34,9 +34,6 @@ void take_expected(struct party *party, const struct weft_msg *msg);
 int send_big(struct party *from, weft_peer peer, struct expected *expected, uint32_t id, size_t len,
 	     int timeout_ms, struct fate *fate);
 
-/* Answers a message with the same, as its on_message. */
-void echo(struct party *party, const struct weft_msg *msg);
-
 /* Where give_place(), as its on_place, has a message put. */
 extern struct weft_buf *place;
 extern size_t place_off;

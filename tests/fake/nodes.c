@@ -326,6 +326,14 @@ int say(struct party *party, weft_peer peer, const char *text, struct fate *fate
 	return weft_peer_send(party->node, peer, &send);
 }
 
+void echo(struct party *party, const struct weft_msg *msg)
+{
+	struct weft_send send = WEFT_SEND_INIT;
+	send.data = msg->data;
+	send.len = msg->len;
+	assert_int_equal(weft_msg_reply(party->node, msg, &send), 0);
+}
+
 /* ---- strangers */
 
 static void raw_received(struct weft_net *net, const struct weft_done *done)

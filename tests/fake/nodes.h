@@ -83,6 +83,9 @@ struct weft_send telling(const void *data, size_t len, struct fate *fate);
 /* Sends a text with the sent callback. fate NULL: without. Returns as weft_peer_send(). */
 int say(struct party *party, weft_peer peer, const char *text, struct fate *fate);
 
+/* Answers a message with the same, as its on_message. */
+void echo(struct party *party, const struct weft_msg *msg);
+
 /* A stranger: a net of layer 1 that knows one node. */
 #define RAW_FRAMES 64
 struct raw {
