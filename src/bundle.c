@@ -177,14 +177,13 @@ void weft__bundle_add(struct weft_node *node, struct weft__sframe *frame)
 
 /*
  * Completes the heads of the messages that were put straight into a bundle, up to one of the peer
- * `until`, if it is not 0.
+ * `until`; with 0, which is no peer's handle, all.
  */
 static void seal(struct weft_node *node, struct weft__sframe *bundle, weft_peer until)
 {
 	const uint8_t *contents = bundle->data + WEFT__HEADER_LEN, *found;
 	size_t len;
-	while (bundle->sealed < bundle->messages &&
-	       (until == 0 || bundle->space->notes[bundle->sealed] != until)) {
+	while (bundle->sealed < bundle->messages && bundle->space->notes[bundle->sealed] != until) {
 		uint8_t *head = bundle->data + WEFT__HEADER_LEN + bundle->sealed_at;
 		struct weft__header header;
 		if (weft__wire_get_bundled(contents, bundle->len - WEFT__HEADER_LEN,

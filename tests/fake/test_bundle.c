@@ -445,6 +445,9 @@ static void an_answer_takes_the_credit_along(void **state)
 		others[i] = b->peer;
 	}
 	nodes_pass(QUIET_MS);
+	/* No session may have more than one frame under way, so each waits for the credit. */
+	b->node->pool.borrowable = 0;
+	b->node->routes->frames = 2;
 	b->on_message = echo_and_tell_another;
 	told_others = 0;
 	uint64_t before = party_stats(b).frames_sent;
@@ -459,7 +462,9 @@ static void an_answer_takes_the_credit_along(void **state)
 		nodes_pass(1);
 	}
 	const uint64_t messages = UINT64_C(2) * 50 * (SESSIONS / 2);
-	assert_in_range(party_stats(b).frames_sent - before, messages, messages + 3);
+	/* But the first question of a round comes alone, and the news behind its answer leave at
+	 * once. */
+	assert_in_range(party_stats(b).frames_sent - before, messages, messages + 50);
 }
 
 int main(void)

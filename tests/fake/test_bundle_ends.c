@@ -48,6 +48,22 @@ static void sessions_end_while_they_wait(void **state)
 	assert_int_equal(a->node->frames.counted, 0);
 }
 
+/* One that ends is gone soon, though the net has no room for the others either. */
+static void one_ends_while_they_wait(void **state)
+{
+	(void)state;
+	begin_with_room_for_one();
+	fake_next("fi_send", &b->addr, 1, &(struct fake_fate){.outcome = FAKE_VANISH});
+	ask_all(5);
+	nodes_pass(10);
+	assert_false(TAILQ_EMPTY(&a->node->routes_waiting));
+	assert_int_equal(weft_peer_close(a->node, peers[SESSIONS - 1], 0), 0);
+	nodes_pass(3000);
+	assert_int_equal(a->closed, 1);
+	assert_int_equal(a->node->peers, SESSIONS - 1);
+	assert_false(TAILQ_EMPTY(&a->node->routes_waiting));
+}
+
 /* The node is closed while frames wait. */
 static void a_node_ends_while_they_wait(void **state)
 {
@@ -211,6 +227,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		both(a_net_without_room),
 		both(sessions_end_while_they_wait),
+		both(one_ends_while_they_wait),
 		both(a_node_ends_while_they_wait),
 		both(a_bundle_breaks),
 		both(a_bundle_is_refused),
